@@ -1,11 +1,13 @@
-"""attention_golden against torch's own attention and a loop over single queries in float64."""
+"""attention_golden and softmax_amax_golden against torch's own operators and a loop over single queries in float64."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from support import close
 
 from golden.attention.attention_golden import attention_golden
+from golden.attention.softmax_amax_golden import softmax_amax_golden
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -60,3 +62,22 @@ def test_extreme_logits_pick_one_value_and_stay_finite() -> None:
 def test_a_repeated_call_gives_the_same_bits() -> None:
     q, k, v = (draw(1, 2, 9, 8, dtype=torch.bfloat16) for _ in range(3))
     assert torch.equal(attention_golden(q, k, v), attention_golden(q, k, v))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-6), (torch.bfloat16, 4e-3)])
+def test_softmax_with_amax_is_the_softmax(dtype: torch.dtype, tolerance: float) -> None:
+    x = draw(3, 5, 33, dtype=dtype)
+    out = softmax_amax_golden(x)
+    assert out.dtype == dtype
+    close(out, torch.softmax(x.double(), -1), tolerance)
+
+
+def test_softmax_with_amax_survives_logits_whose_exponentials_overflow() -> None:
+    out = softmax_amax_golden(torch.tensor([[1e30, 0.0], [-1e30, -1e30]]))
+    assert out.tolist() == [[1.0, 0.0], [0.5, 0.5]]
+
+
+def test_softmax_with_amax_reduces_by_a_maximum_of_its_own() -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        softmax_amax_golden(draw(4, 4))
+    assert [event.count for event in profile.key_averages() if event.key == "aten::amax"] == [1]

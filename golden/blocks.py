@@ -1,0 +1,76 @@
+"""Steps that many goldens share, each written once: normalisation, rotary embedding, gating, paged caches.
+
+All arithmetic is float32: arguments are raised to it, results stay in it, and the golden casts once at its end.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a @ b in float32."""
+    return torch.matmul(a.float(), b.float())
+
+
+def rms_norm(x: torch.Tensor, gamma: torch.Tensor | None, eps: float) -> torch.Tensor:
+    """x / sqrt(mean(x^2) + eps) * gamma over the last dim; no gamma means ones."""
+    x = x.float()
+    normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    return normed if gamma is None else normed * gamma.float()
+
+
+def rope_half(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate the pairs (i, i + D/2) of the last dim D: cat(x1 c - x2 s, x2 c + x1 s).
+
+    cos, sin broadcast against x, with last dim D (two equal halves, of which the first is used) or D/2.
+    """
+    x1, x2 = x.float().chunk(2, dim=-1)
+    c, s = (table[..., : x1.shape[-1]].float() for table in (cos, sin))
+    return torch.cat([x1 * c - x2 * s, x2 * c + x1 * s], dim=-1)
+
+
+def rope_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate the pairs (2i, 2i + 1) of the last dim and leave each where it was. cos, sin as in `rope_half`."""
+    return torch.stack(_rotated_pairs(x, cos, sin), dim=-1).flatten(-2)
+
+
+def rope_interleaved(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate the pairs (2i, 2i + 1) and return all first members, then all second ones. cos, sin as in `rope_half`."""
+    return torch.cat(_rotated_pairs(x, cos, sin), dim=-1)
+
+
+def _rotated_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    c, s = (table[..., : even.shape[-1]].float() for table in (cos, sin))
+    return even * c - odd * s, odd * c + even * s
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """silu(gate) * up in float32."""
+    return torch.nn.functional.silu(gate.float()) * up.float()
+
+
+def gather_pages(cache: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """The tokens of every sequence, [batch, width * block_size, ...], from pages [blocks, block_size, ...].
+
+    Padding ids (-1) read page 0; the caller masks what lies beyond a sequence's length.
+    """
+    return cache[table.long().clamp(min=0)].flatten(1, 2)
+
+
+def write_slots(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
+    """Write rows [n, ...] in place to flat slots [n] of a paged cache [blocks, block_size, ...]; slot -1 skips its row."""
+    slots = slots.flatten().long()
+    written = slots >= 0
+    cache.flatten(0, 1)[slots[written]] = rows[written].to(cache.dtype)
+
+
+def before(lengths: torch.Tensor, size: int) -> torch.Tensor:
+    """Bool [*lengths.shape, size], True at the positions below each length."""
+    return torch.arange(size, device=lengths.device) < lengths[..., None]
+
+
+def masked_softmax(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    """Softmax over the last dim of the `visible` entries; the others get weight 0. A row needs one visible entry."""
+    return torch.softmax(scores.masked_fill(~visible, float("-inf")), dim=-1)
