@@ -1,0 +1,213 @@
+"""How numbers, names and calls are written in reports: exact digits, safe Markdown.
+
+Whatever a template prints is escaped unless it is `Markdown`, so that nothing from a capture, a configuration or an
+exception can break a table or reach a browser as HTML.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scripts.artifacts import TensorInfo
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TEMPLATES = Path(__file__).parent / "templates"
+MOST_DECIMALS = 6  # a picosecond: no profiler's clock is finer
+MOST_ITEMS = 12  # of one list in an input's description
+
+
+class Markdown(str):
+    """Text that is Markdown already and is printed as it is."""
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def decimals_of(values: Iterable[Decimal], least: int = 1, most: int = MOST_DECIMALS) -> int:
+    """How many decimals write every one of `values` exactly, within `least` and `most`."""
+    return min(most, max([least, *(-_exponent(value) for value in values)]))
+
+
+def us(value: Decimal, decimals: int | None = None) -> str:
+    """`value` in microseconds as the report writes it: "245.3us"; exact to six decimals when `decimals` is None."""
+    return f"{value:.{decimals_of([value]) if decimals is None else decimals}f}us"
+
+
+def column_us(values: Sequence[Decimal], decimals: int) -> list[str]:
+    """One column of durations whose printed numbers add up to their rounded sum, digit by digit.
+
+    Where `decimals` are enough to be exact nothing is changed; else what rounding loses goes to the values that lost
+    most, so that each is off by less than one unit of its last digit.
+    """
+    unit = Decimal(1).scaleb(-decimals)
+    floors = [value.quantize(unit, ROUND_FLOOR) for value in values]
+    missing = int((sum(values, Decimal(0)).quantize(unit) - sum(floors, Decimal(0))) / unit)
+    by_loss = sorted(range(len(values)), key=lambda i: floors[i] - values[i])
+    for i in by_loss[:missing]:
+        floors[i] += unit
+    return [us(value, decimals) for value in floors]
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """A share of 1 as "12.3 %"."""
+    return f"{100 * share:.{decimals}f} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """`count` and its noun: "1 row", "3 rows"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _exponent(value: Decimal) -> int:
+    exponent = value.normalize().as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise ValueError(f"{value} is no duration: a finite number of microseconds is needed.")
+    return exponent
+
+
+# ---------------------------------------------------------------- text
+
+
+def one_line(text: object) -> str:
+    """`text` on one line, with whatever a terminal or a renderer would obey written out instead of sent."""
+    return _visible(re.sub(r"\s+", " ", str(text)).strip())
+
+
+def plain(text: str) -> str:
+    """`text` with its lines kept, and nothing in it that a terminal would obey."""
+    return "\n".join(_visible(line.expandtabs()) for line in text.splitlines())
+
+
+def md(text: object) -> Markdown:
+    """Escape `text` for running Markdown text and table cells (GitHub's flavour)."""
+    if isinstance(text, Markdown):
+        return text
+    escaped = re.sub(r"&(?=#?\w+;)", "&amp;", one_line(text).replace("\\", "\\\\")).replace("<", "&lt;")
+    escaped = re.sub(r"([`|*~$])", r"\\\1", escaped)
+    escaped = re.sub(r"\](?=[(\[])", r"\\]", escaped)  # only then would it be a link
+    escaped = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", escaped)  # inside a word `_` means nothing
+    escaped = re.sub(r"^(?=>|--|[-+](\s|$)|#+(\s|$))", r"\\", escaped)  # a quote, rule, list or heading …
+    return Markdown(re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", escaped))  # … or numbered list, if it began a line
+
+
+def code(text: object, in_table: bool = False) -> Markdown:
+    """`text` as a code span; inside a table a pipe still ends the cell and is escaped."""
+    line = one_line(text)
+    if not line:
+        return Markdown("")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    pad = " " if "`" in (line[0], line[-1]) else ""
+    return Markdown(fence + pad + (line.replace("|", "\\|") if in_table else line) + pad + fence)
+
+
+def code_block(text: str, language: str = "") -> Markdown:
+    """`text` as a fenced block that its content cannot end."""
+    lines = plain(text).strip("\n")
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", lines)), default=0))
+    return Markdown(f"{fence}{language}\n{lines}\n{fence}")
+
+
+def link(text: str, target: str) -> Markdown:
+    """A link to a file beside the report."""
+    return Markdown(f"[{md(text)}](<{re.sub(r'[<>]', '', one_line(target))}>)")
+
+
+def _visible(line: str) -> str:
+    # Control, direction-changing and line-breaking characters, and halves of a surrogate pair (no UTF-8 has them).
+    if line.isprintable():
+        return line
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(f"\\u{ord(char):04x}" if unicodedata.category(char) in hidden else char for char in line)
+
+
+# ---------------------------------------------------------------- calls
+
+
+def shapes(tensors: Sequence[TensorInfo], scalars: Mapping[str, Any]) -> str:
+    """The call's shapes as the report writes them: `{q: (2, 8), kv: [(2, 8), (2, 8)], causal: True}`."""
+    return _call(tensors, scalars, lambda tensor: str(tuple(tensor.shape)), repr)
+
+
+def dtypes(tensors: Sequence[TensorInfo], scalars: Mapping[str, Any]) -> str:
+    """The call's dtypes: `{q: torch.bfloat16, causal: bool}`."""
+    return _call(tensors, scalars, lambda tensor: f"torch.{tensor.dtype}", lambda value: type(value).__name__)
+
+
+def _call(
+    tensors: Sequence[TensorInfo],
+    scalars: Mapping[str, Any],
+    tensor_text: Callable[[TensorInfo], str],
+    scalar_text: Callable[[Any], str],
+) -> str:
+    tree: dict[str | int, Any] = {}
+    for tensor in tensors:
+        _put(tree, tensor.name, tensor_text(tensor))
+    for name, value in scalars.items():
+        _put(tree, name, scalar_text(value))
+    return _node(tree, braces=True)
+
+
+def _put(tree: dict[str | int, Any], path: str, leaf: str) -> None:
+    """Hang `leaf` under its path: `kv[1]` is item 1 of `kv`, `state.k` and `state['k']` are the entry `k` of `state`."""
+    steps: list[str | int] = []
+    for index, key, name in re.findall(r"\[(\d+)\]|\[([^\]]*)\]|([^.\[\]]+)", path):
+        steps.append(int(index) if index else key.strip("'\"") or name)
+    for step in steps[:-1]:
+        below = tree.setdefault(step, {})
+        if not isinstance(below, dict):
+            break
+        tree = below
+    else:
+        tree[steps[-1] if steps else path] = leaf
+
+
+def _node(node: dict[str | int, Any] | str, braces: bool = False) -> str:
+    if isinstance(node, str):
+        return node
+    if not braces and sorted(node, key=str) == sorted(range(len(node)), key=str):
+        return "[" + ", ".join(_folded([_node(node[i]) for i in range(len(node))])) + "]"
+    return "{" + ", ".join(_folded([f"{name}: {_node(below)}" for name, below in node.items()], 10**6)) + "}"
+
+
+def _folded(items: list[str], most: int = MOST_ITEMS) -> list[str]:
+    """A long list made short: `(2, 8) × 64` for equal items, else its two ends."""
+    if len(items) > 4 and len(set(items)) == 1:
+        return [f"{items[0]} × {len(items)}"]
+    if len(items) <= most:
+        return items
+    half = most // 2
+    return [*items[:half], f"… {len(items) - 2 * half} more …", *items[-half:]]
+
+
+# ---------------------------------------------------------------- templates
+
+
+@functools.cache
+def template(name: str) -> Template:
+    """`scripts/templates/<name>`, compiled once; jinja2 is loaded here, not where Snakemake starts."""
+    return _environment().get_template(name)
+
+
+@functools.cache
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        finalize=md,  # jinja2's own autoescape is for HTML
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
+    environment.filters.update(code=code, cell=functools.partial(code, in_table=True), block=code_block)
+    return environment

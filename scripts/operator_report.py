@@ -1,0 +1,121 @@
+"""The report of one operator: all its cases in one file, with one Performance Summary over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts import artifacts
+from scripts.artifacts import PerfRecord
+from scripts.case_section import CaseSection, case_section
+from scripts.errors import ArtifactError
+from scripts.formatting import Markdown, link, md, percent, plural, template, us
+from scripts.report import SpreadLine, notes, spread_line, status_detail, title, warnings
+
+
+@dataclass(frozen=True)
+class CaseLine:
+    """One case in the tables over all cases, as printed."""
+
+    link: Markdown
+    spread: SpreadLine
+    span: str
+    busy: str
+    host_wall: str
+    status: str
+    status_detail: str
+
+
+@dataclass(frozen=True)
+class CaseWarnings:
+    """One case's warnings."""
+
+    case: str
+    warnings: list[str]
+
+
+def run(operator: str, perf_jsons: Sequence[Path], target: Path) -> None:
+    """Write the report over `perf_jsons`, all of `operator`, to `target`."""
+    records = [artifacts.read(path, PerfRecord) for path in perf_jsons]
+    artifacts.write_bytes(target, render(operator, records).encode())
+
+
+def render(operator: str, records: Sequence[PerfRecord]) -> str:
+    """The report of `operator` as Markdown; cases in the order given.
+
+    Raises CaseFailure when a case has nothing to report, ArtifactError when there is no case, or one of another operator.
+    """
+    strangers = [record.profile.operator for record in records if record.profile.operator != operator]
+    if strangers or not records:
+        found = f"a case of {strangers[0]}" if strangers else "no case"
+        raise ArtifactError(
+            f"The report of {operator} was given {found}; it needs one perf.json or more of {operator}."
+        )
+    sections = [case_section(record) for record in records]
+    profiles = [record.profile for record in records]
+    warned = [CaseWarnings(record.profile.case, found) for record in records if (found := warnings(record))]
+    if differing := _differences(records):
+        warned.insert(0, CaseWarnings("between cases", differing))
+    return template("operator_report.md.j2").render(
+        title=title(operator, "/".join(dict.fromkeys(profile.device.kind for profile in profiles))),
+        stand_in=any(profile.device.stand_in for profile in profiles),
+        model=", ".join(dict.fromkeys(profile.device.model for profile in profiles if profile.device.stand_in)),
+        device=", ".join(dict.fromkeys(profile.device.name for profile in profiles)),
+        timestamp=" to ".join(
+            dict.fromkeys([min(p.started_at for p in profiles), max(p.started_at for p in profiles)])
+        ),
+        iterations=_per_case([(profile.case, str(profile.iterations)) for profile in profiles]),
+        warned=warned,
+        warnings_title=plural(sum(len(item.warnings) for item in warned), "warning"),
+        cases=sections,
+        notes=_merged_notes(records),
+        lines=[_case_line(record, section) for record, section in zip(records, sections, strict=True)],
+        remake=f"snakemake -j1 reports/{operator}.md",
+    )
+
+
+def _case_line(record: PerfRecord, section: CaseSection) -> CaseLine:
+    profile = record.profile
+    return CaseLine(
+        link=link(profile.case, f"{profile.operator}/{profile.case}.md"),
+        spread=spread_line(profile.case, record.device_total, section.decimals),
+        span=us(record.device_span.median_us, section.decimals),
+        busy=percent(record.busy_share),
+        host_wall=us(record.host_wall.median_us, 1) if record.host_wall else "–",
+        status=record.status,
+        status_detail=status_detail(record),
+    )
+
+
+def _merged_notes(records: Sequence[PerfRecord]) -> list[Markdown]:
+    """Each note once; where cases differ, with the cases that it is true of."""
+    cases_of: dict[Markdown, list[str]] = defaultdict(list)
+    for column in zip(*(notes(record) for record in records), strict=True):
+        for record, note in zip(records, column, strict=True):
+            cases_of[note].append(record.profile.case)
+    return [
+        note if len(cases) == len(records) else Markdown(f"{note} ({md(', '.join(cases))})")
+        for note, cases in cases_of.items()
+    ]
+
+
+def _differences(records: Sequence[PerfRecord]) -> list[str]:
+    """What makes the cases of one report unequal in more than their inputs."""
+    found = []
+    profiles = [record.profile for record in records]
+    facts = {"device model": [profile.device.model for profile in profiles], "cache": [p.cache for p in profiles]}
+    for name in dict.fromkeys(name for profile in profiles for name in profile.versions):
+        facts[name] = [profile.versions.get(name, "none") for profile in profiles]
+    for name, values in facts.items():
+        if len(set(values)) > 1:
+            listed = _per_case(list(zip((profile.case for profile in profiles), values, strict=True)))
+            found.append(f"The cases were measured with different {name}: {listed}.")
+    return found
+
+
+def _per_case(values: list[tuple[str, str]]) -> str:
+    """The one value that all cases share, or each case's own."""
+    distinct = {value for _, value in values}
+    return distinct.pop() if len(distinct) == 1 else ", ".join(f"{case}: {value}" for case, value in values)
