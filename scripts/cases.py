@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+from scripts.dtypes import DTYPES
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,12 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: str  # torch's name without "torch."
-    init: str  # a recipe of scripts/tensors.py, "randn" by default
+    init: str  # a recipe of scripts/inits.py in its one spelling, "randn" by default
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the tensor in bytes."""
+        return math.prod(self.shape) * DTYPES[self.dtype].nbytes
 
 
 @dataclass(frozen=True)
@@ -58,3 +66,8 @@ class Case:
     def id(self) -> str:
         """`<operator>/<case>`."""
         return f"{self.operator}/{self.case}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors that mode A draws; 0 in mode B, where only the factory knows."""
+        return sum(tensor.nbytes for argument in self.arguments for tensor in argument.tensors)
