@@ -1,0 +1,157 @@
+"""The real torch_npu, on the stand-in runtime, writes what it writes on an NPU."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .stand_in import Ascend
+
+HERE = Path(__file__).parent
+NOISE = ["ReduceMax"]
+GOLDEN = ["MatMul", "SoftmaxV2", "Cast", "Add", "ArgMaxWithValue", "Cast"]
+PER_STEP = len(NOISE) + len(GOLDEN)
+STEPS = 3
+METRICS_PIPE_UTILIZATION, NO_METRICS = 1, 255
+DATA_OF_LEVEL1, DATA_OF_LEVEL0 = 0x27, 0x801
+
+
+@dataclass(frozen=True)
+class Capture:
+    folder: Path
+    log: Path
+    output: str
+
+    def table(self, name: str) -> list[dict[str, str]]:
+        with (self.folder / "ASCEND_PROFILER_OUTPUT" / name).open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def has(self, name: str) -> bool:
+        return (self.folder / "ASCEND_PROFILER_OUTPUT" / name).exists()
+
+
+def take(ascend: Ascend, folder: Path, *arguments: str, **options: object) -> Capture:
+    log = folder / "log.jsonl"
+    run = ascend.python(HERE / "example_capture.py", folder / "prof", *arguments, log=log, **options)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (written,) = (folder / "prof").glob("*_ascend_pt")
+    return Capture(written, log, run.stdout)
+
+
+def analyse(ascend: Ascend, jobs: list[tuple[Path, str]]) -> str:
+    """Analyse each capture folder offline under a fault of msprof's; what the analyses printed."""
+    text = json.dumps([(str(folder), {"STAND_IN_FAULT": faults}) for folder, faults in jobs])
+    run = ascend.python(HERE / "offline_analysis.py", text)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def analysed(ascend: Ascend, tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    return take(ascend, tmp_path_factory.mktemp("analysed"), "analyse")
+
+
+@pytest.fixture(scope="module")
+def collected(ascend: Ascend, tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    return take(ascend, tmp_path_factory.mktemp("collected"), "collect")
+
+
+def test_every_kernel_of_every_step_has_a_row(analysed: Capture) -> None:
+    rows = analysed.table("kernel_details.csv")
+    assert [row["Step Id"] for row in rows] == [str(step) for step in (1, 2, 3) for _ in range(PER_STEP)]
+    assert [row["Type"] for row in rows] == (NOISE + GOLDEN) * STEPS
+    assert len(rows[0]) == 47
+
+
+def test_rows_say_what_was_launched(analysed: Capture) -> None:
+    rows = analysed.table("kernel_details.csv")
+    launches = Ascend.launch_log(analysed.log)[-len(rows) :]
+    for row, launch in zip(rows, launches, strict=True):
+        assert row["Type"] == launch.op_type
+        assert row["Accelerator Core"] == launch.core
+        assert row["Input Shapes"] == '"' + ";".join(",".join(map(str, t.shape)) for t in launch.inputs) + '"'
+        assert row["Output Data Types"] == ";".join(tensor.dtype for tensor in launch.outputs)
+        assert float(row["Duration(us)"]) == launch.duration_us
+        assert row["Start Time(us)"] == f"{launch.start_ns // 1000}.{launch.start_ns % 1000:03d}\t"
+    assert rows[1]["Input Shapes"] == '"64,96;96,128"'
+    assert rows[1]["Input Data Types"] == "FLOAT16;FLOAT16"
+
+
+def test_kernels_follow_one_another_within_their_step(analysed: Capture) -> None:
+    launches = [launch for launch in Ascend.launch_log(analysed.log)]
+    for before, after in zip(launches, launches[1:], strict=False):
+        assert before.end_ns < after.start_ns
+        assert after.host_start_ns < after.start_ns
+
+
+def test_op_statistic_sums_equal_kernel_details(analysed: Capture) -> None:
+    sums: dict[tuple[str, str], float] = defaultdict(float)
+    for row in analysed.table("kernel_details.csv"):
+        sums[row["Type"], row["Accelerator Core"]] += float(row["Duration(us)"])
+    statistic = {
+        (row["OP Type"], row["Core Type"]): float(row["Total Time(us)"]) for row in analysed.table("op_statistic.csv")
+    }
+    assert statistic == pytest.approx(dict(sums), abs=1e-3)
+
+
+def test_step_trace_time_holds_each_steps_computing_time(analysed: Capture) -> None:
+    computing: dict[str, float] = defaultdict(float)
+    for row in analysed.table("kernel_details.csv"):
+        computing[row["Step Id"]] += float(row["Duration(us)"])
+    traced = {row["Step"]: float(row["Computing"]) for row in analysed.table("step_trace_time.csv")}
+    assert traced == pytest.approx(dict(computing), abs=1e-2)
+
+
+def test_configuration_reaches_the_runtime(analysed: Capture) -> None:
+    (config,) = Ascend.call_log(analysed.log, "aclprofCreateConfig")
+    assert config.arguments == {"devices": [0], "metrics": METRICS_PIPE_UTILIZATION, "data_types": DATA_OF_LEVEL1}
+    names = [call.name for call in Ascend.call_log(analysed.log)]
+    assert [name for name in names if name in ("aclprofInit", "aclprofStart", "aclprofStop")] == [
+        "aclprofInit",
+        "aclprofStart",
+        "aclprofStop",
+    ]
+
+
+def test_the_capture_says_that_a_stand_in_made_it(analysed: Capture) -> None:
+    info = json.loads((analysed.folder / "profiler_info.json").read_text())
+    assert "stand-in" in info["cann_version"]
+
+
+def test_runtime_and_device_can_be_told_from_an_npu(ascend: Ascend) -> None:
+    script = (
+        "import ctypes, os, torch\n"
+        "print(ctypes.c_int.in_dll(ctypes.CDLL('libascendcl.so'), 'goldenprof_stand_in').value)\n"
+        "print(torch.npu.get_device_name(0), torch.npu.device_count(), os.environ['GOLDENPROF_STAND_IN'])\n"
+    )
+    run = ascend.python("-c", script, devices=3)
+    assert run.stdout.split() == ["1", "Ascend910B3", "3", "1"], run.stderr
+
+
+def test_capture_is_analysed_offline_in_another_process(ascend: Ascend, collected: Capture) -> None:
+    assert not collected.has("kernel_details.csv")
+    copy = shutil.copytree(collected.folder, collected.folder.parent / "offline_ascend_pt")
+    analyse(ascend, [(copy, "")])
+    rows = Capture(copy, collected.log, "").table("kernel_details.csv")
+    assert [row["Type"] for row in rows] == (NOISE + GOLDEN) * STEPS
+    assert rows[-1]["Step Id"] == "3"
+
+
+def test_level0_has_no_types(ascend: Ascend, tmp_path: Path) -> None:
+    capture = take(ascend, tmp_path, "analyse", "Level0")
+    (config,) = Ascend.call_log(capture.log, "aclprofCreateConfig")
+    assert (config.arguments["metrics"], config.arguments["data_types"]) == (NO_METRICS, DATA_OF_LEVEL0)
+    assert {row["Type"] for row in capture.table("kernel_details.csv")} == {"N/A"}
+
+
+def test_second_device_is_captured_as_itself(ascend: Ascend, tmp_path: Path) -> None:
+    capture = take(ascend, tmp_path, "analyse", "Level1", "1", "npu:1", devices=2)
+    (config,) = Ascend.call_log(capture.log, "aclprofCreateConfig")
+    assert config.arguments["devices"] == [1]
+    assert {row["Device_id"] for row in capture.table("kernel_details.csv")} == {"1"}
