@@ -1,0 +1,34 @@
+# make report   set up .venv if it is not there, then profile and report the main case
+# make test     set up, then run all tests
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+REPORT := reports/attention_golden/perf_p0_small.md
+
+.PHONY: report test lint bench clean-venv
+
+report: $(READY)
+	$(BIN)/snakemake -j1 $(REPORT)
+	@echo && cat $(REPORT)
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+	$(BIN)/mypy
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "goldenprof needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
+	@touch $@
+
+clean-venv:
+	rm -rf $(VENV)

@@ -1,0 +1,30 @@
+# goldenprof: profile PyTorch golden operators, one target per (operator, case), and report what was measured.
+#
+#     snakemake -j1 reports/attention_golden/perf_p0_small.md     one case
+#     snakemake -j1 reports/attention_golden.md                   all cases of one operator
+#     snakemake -j1                                               every case, then reports/summary.md and .csv
+#
+# config/cases.yaml says what is profiled; docs/design.md how the house is laid out.
+
+
+include: "rules/common.smk"
+include: "rules/make_inputs.smk"
+include: "rules/profile.smk"
+include: "rules/locate_output.smk"
+include: "rules/parse_csv.smk"
+include: "rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "reports/summary.md",
+        "reports/summary.csv",
+
+
+onsuccess:
+    finish(log)
+
+
+onerror:
+    finish(log)

@@ -1,0 +1,22 @@
+# What every rule file uses: the plan of this run, its paths, and the constraints on names.
+
+import sys
+
+sys.path.insert(0, workflow.basedir)
+
+from scripts import workflow_steps as steps
+
+plan = steps.begin(config)
+PYTHON = sys.executable
+CLIENT = f"{workflow.basedir}/scripts/warm/client.py"
+CASE = "prof/{operator}/{case}/{key}"
+
+
+wildcard_constraints:
+    operator=r"(?!(?:summary|index)\b)[A-Za-z0-9][A-Za-z0-9_.-]*",
+    case=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
+    key=r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}",
+
+
+def finish(log):
+    steps.finish(plan)

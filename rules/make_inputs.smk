@@ -1,0 +1,13 @@
+# Step 1: draw the inputs of a case, once. Freshness is existence: the key in the path holds all they depend on.
+
+
+rule make_inputs:
+    output:
+        record=f"{CASE}/inputs.json",
+        tensors=f"{CASE}/inputs.pt",
+    log:
+        f"{CASE}/make_inputs.log",
+    params:
+        plan=steps.saved(plan),
+    shell:
+        "{PYTHON} -I -S {CLIENT:q} make_inputs --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

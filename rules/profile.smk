@@ -1,0 +1,17 @@
+# Step 2: measure on the device. `ancient`: what a folder holds is right whenever it is there, whatever its time stamps.
+
+
+rule profile:
+    input:
+        record=ancient(f"{CASE}/inputs.json"),
+        tensors=ancient(f"{CASE}/inputs.pt"),
+    output:
+        f"{CASE}/profile.json",
+    log:
+        f"{CASE}/profile.log",
+    params:
+        plan=steps.saved(plan),
+    resources:
+        device=1,
+    shell:
+        "{PYTHON} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

@@ -1,0 +1,93 @@
+"""The CPU as a device: its kernels are the leaf operators, with the time spent in each itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from scripts.artifacts import DeviceInfo, Region
+from scripts.devices import capture_format, torch_events
+from scripts.devices.base import Capture
+from scripts.devices.capture_format import KernelEvent, OpStatistic
+from scripts.devices.identity import DeviceIdentity, cpu_count
+
+
+class CpuDevice:
+    """Profiles with torch.profiler; see `Device` for the protocol."""
+
+    noise_types = ("aten::max",)
+    level = ""
+
+    def __init__(self, identity: DeviceIdentity) -> None:
+        self.identity = identity
+        self.torch_device = torch.device("cpu")
+        torch.set_num_threads(cpu_count())
+        self._profile: profile | None = None
+
+    def info(self) -> DeviceInfo:
+        """The processor and the threads that operators use."""
+        return DeviceInfo("cpu", "cpu", self.identity.model)
+
+    def synchronize(self) -> None:
+        """Operators on the CPU have ended when they return."""
+
+    def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
+        """Run every iteration under torch.profiler with CPU activity and shapes."""
+        self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        run_steps(self._profile, iterate, iterations)
+        return Capture(capture_format.new_folder(folder), [])
+
+    def finish(self, capture: Capture) -> Capture:
+        """Write the leaf operators as kernels, and torch.profiler's own averages beside them."""
+        assert self._profile is not None, "finish() follows capture()"
+        events = self._profile.profiler.kineto_results.events()
+        ops = torch_events.operators(events)
+        names = torch_events.kernel_names(ops)
+        steps = torch_events.regions(events, torch_events.STEP_LABEL)
+        kernels = [
+            KernelEvent(torch_events.step_of(op.start_ns, steps), _full_name(op), op.name, "CPU", op.start_ns, op.self_ns, op.shapes, op.dtypes)
+            for op in ops
+            if op.name in names
+        ]
+        statistics = [
+            OpStatistic(average.key, "CPU", average.count, round(average.self_cpu_time_total * 1000))
+            for average in self._profile.key_averages()
+            if average.key in names
+        ]
+        capture_format.write(capture.folder, kernels, statistics, info(["CPU"], len(steps)))
+        return Capture(capture.folder, torch_events.regions(events))
+
+
+def run_steps(profiler: profile, iterate: Callable[[int], Region], iterations: int) -> None:
+    """Run every iteration inside an annotation, and stop the profiler whatever happens."""
+    profiler.start()
+    try:
+        for k in range(iterations):
+            with record_function(f"{torch_events.STEP_LABEL}#{k}"):
+                iterate(k)
+    finally:
+        profiler.stop()
+
+
+def info(activities: list[str], active: int) -> dict:
+    """profiler_info.json of a capture that torch.profiler made."""
+    return {
+        "config": {
+            "common_config": {
+                "activities": [f"ProfilerActivity.{name}" for name in activities],
+                "schedule": {"wait": 0, "active": active, "warmup": 0, "repeat": 1, "skip_first": 0},
+                "record_shapes": True,
+            },
+            "experimental_config": {},
+        },
+        "torch_version": torch.__version__,
+    }
+
+
+def _full_name(op: torch_events.OpEvent) -> str:
+    """The operator, after the one that the golden called when that is another."""
+    outermost = op.outermost.name
+    return op.name if outermost == op.name else f"{outermost}/{op.name}"

@@ -1,0 +1,122 @@
+"""A CUDA GPU as a device: its kernels and copies as CUPTI reports them, typed by the operator that launched them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from scripts.artifacts import DeviceInfo, Region
+from scripts.devices import capture_format, torch_events
+from scripts.devices.base import Capture
+from scripts.devices.capture_format import KernelEvent, OpStatistic
+from scripts.devices.cpu import info, run_steps
+from scripts.devices.identity import DeviceIdentity
+from scripts.errors import CaseFailure
+from scripts.status import Status
+
+
+class CudaDevice:
+    """Profiles with torch.profiler and CUPTI; see `Device` for the protocol."""
+
+    noise_types = ("aten::max",)
+    level = ""
+
+    def __init__(self, identity: DeviceIdentity) -> None:
+        self.identity = identity
+        if not torch.cuda.is_available():
+            raise CaseFailure(
+                Status.DEVICE_UNAVAILABLE,
+                f"{identity.name} was found by nvidia-smi, but torch {torch.__version__} cannot use it.",
+                "Compare the driver with the CUDA version that torch was built for.",
+            )
+        self.torch_device = torch.device("cuda", identity.index)
+        torch.cuda.set_device(self.torch_device)
+        self._profile: profile | None = None
+
+    def info(self) -> DeviceInfo:
+        """The GPU as torch names it, with its UUID."""
+        properties = torch.cuda.get_device_properties(self.torch_device)
+        return DeviceInfo("cuda", self.identity.name, properties.name, physical_id=str(getattr(properties, "uuid", "")))
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the GPU."""
+        torch.cuda.synchronize(self.torch_device)
+
+    def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
+        """Run every iteration under torch.profiler with CPU and CUDA activity."""
+        self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True)
+        run_steps(self._profile, iterate, iterations)
+        return Capture(capture_format.new_folder(folder), [])
+
+    def finish(self, capture: Capture) -> Capture:
+        """Write the device's kernels and copies, each with the type and shapes of the operator that launched it."""
+        assert self._profile is not None, "finish() follows capture()"
+        events = self._profile.profiler.kineto_results.events()
+        steps = torch_events.regions(events, torch_events.STEP_LABEL)
+        kernels = device_kernels(events, steps)
+        capture_format.write(capture.folder, kernels, device_statistics(self._profile, kernels), info(["CPU", "CUDA"], len(steps)))
+        return Capture(capture.folder, torch_events.regions(events))
+
+
+def device_kernels(events: Iterable[Any], steps: list[Region]) -> list[KernelEvent]:
+    """Kernels and copies on the device; both clocks are the host's, since CUPTI's stamps are converted to it."""
+    events = list(events)
+    launchers = {op.correlation: op for op in torch_events.operators(events)}
+    kernels = []
+    for event in events:
+        if event.device_type() != torch.autograd.DeviceType.CUDA or event.is_user_annotation() or event.name().startswith(torch_events.LABEL_PREFIX):
+            continue
+        launcher = launchers.get(event.linked_correlation_id())
+        copy = event.name().startswith(("Memcpy", "Memset"))
+        kernels.append(
+            KernelEvent(
+                step_id=torch_events.step_of(event.start_ns(), steps),
+                name=event.name(),
+                op_type=launcher.name if launcher else event.name().partition("<")[0],
+                core="MEMORY" if copy else "CUDA",
+                start_ns=event.start_ns(),
+                duration_ns=event.duration_ns(),
+                shapes=launcher.shapes if launcher else (),
+                dtypes=launcher.dtypes if launcher else (),
+                stream=event.device_resource_id(),
+                device=event.device_index(),
+            )
+        )
+    return kernels
+
+
+def device_statistics(profiler: profile, kernels: list[KernelEvent]) -> list[OpStatistic]:
+    """Count and total per (type, core): counts from the kernels, totals from torch.profiler's own averages.
+
+    key_averages() has one row per kernel name; the kernels say which type and core each name belongs to.
+    """
+    totals: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for average in profiler.key_averages():
+        if average.device_type == torch.autograd.DeviceType.CUDA:
+            totals[average.key] = totals.get(average.key, 0.0) + average.self_device_time_total * 1000
+            counts[average.key] = counts.get(average.key, 0) + average.count
+    share: dict[tuple[str, str, str], int] = defaultdict(int)
+    for kernel in kernels:
+        share[kernel.name, kernel.op_type, kernel.core] += 1
+    rows: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
+    own: dict[tuple[str, str, str], int] = defaultdict(int)
+    for kernel in kernels:
+        own[kernel.name, kernel.op_type, kernel.core] += kernel.duration_ns
+    by_name: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for signature in share:
+        by_name[signature[0]].append(signature)
+    for name, signatures in by_name.items():
+        known = sum(own[s] for s in signatures)
+        for signature in signatures:
+            # A name launched by several operators is split as its kernels are; the profiler has no finer total.
+            part = own[signature] / known if known else 0.0
+            row = rows[signature[1], signature[2]]
+            row[0] += share[signature] if counts.get(name) == sum(share[s] for s in signatures) else counts.get(name, 0)
+            row[1] += totals.get(name, 0.0) * part
+    return [OpStatistic(op_type, core, int(count), round(total)) for (op_type, core), (count, total) in rows.items() if count]

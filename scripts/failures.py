@@ -1,0 +1,59 @@
+"""failure.json: how a case that did not end `ok` is remembered, and shown where the user looks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from scripts import artifacts, diagnosis, plan
+from scripts.artifacts import FailureRecord
+from scripts.errors import CaseFailure
+from scripts.plan import PlannedCase
+from scripts.status import Status
+
+
+def path(planned: PlannedCase) -> Path:
+    """failure.json in the case's folder."""
+    return planned.folder / "failure.json"
+
+
+def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> str:
+    """Remember why a step of a case failed; returns the diagnosis, which is also appended to the step's log."""
+    record = FailureRecord(
+        operator=planned.case.operator,
+        case=planned.case.case,
+        key=planned.key,
+        step=step,
+        status=failure.status,
+        message=failure.message,
+        advice=failure.advice,
+        log=str(log),
+        command=f"snakemake -j1 {planned.report}",
+    )
+    artifacts.write(path(planned), record)
+    text = diagnosis.text(record)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8", errors="replace") as file:
+        file.write(text + "\n")
+    return text
+
+
+def clear(planned: PlannedCase) -> None:
+    """Forget an earlier failure: the step has now succeeded."""
+    path(planned).unlink(missing_ok=True)
+
+
+def main(step: str, plan_file: str, case: str, log: str) -> int:
+    """Record that the warm parent died; used by the client, which imports nothing."""
+    planned = plan.read_saved(Path(plan_file))[case]
+    failure = CaseFailure(
+        Status.PROFILER_FAILED,
+        f"The warm parent process died twice while {case} was in its step {step}.",
+        "See .snakemake/goldenprof/warm.log and the kernel's log: the machine may be out of memory.",
+    )
+    print(write(planned, step, failure, Path(log)), file=sys.stderr)
+    return failure.status.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""The content key: the name of the folder that a case's artifacts live in.
+
+A key fixes everything that decides a number and is known without torch: what is called with which inputs and
+settings, the code that runs, and the device with the versions on it. Freshness is then existence: no time stamp and
+no metadata is asked, a revert finds the old folder, and `prof/` can be copied between machines.
+
+    3f2a9c1b7d4e-cpu-1a2b3c4d  =  <case digest>-<device kind>-<environment digest>
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from scripts import source_digest
+from scripts.cases import Case, Settings
+from scripts.devices.identity import DeviceIdentity
+
+# Raise when inputs are drawn or measured differently than before, so that old captures are not taken for new ones.
+PROTOCOL = 1
+
+
+def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
+    """12 hex digits of what is measured: the call, its inputs, the settings that shape them, and the code."""
+    measured = replace(
+        case,
+        operator="",
+        case="" if case.mode == "A" else case.case,  # a factory builds what its case's name says
+        family="",
+        tier="",
+        golden="",
+        settings=_measured(case.settings),
+    )
+    facts = {"protocol": PROTOCOL, "case": measured, "code": source_digest.digest([golden], roots)}
+    return _hash(facts)[:12]
+
+
+def environment_digest(device: DeviceIdentity) -> str:
+    """8 hex digits of what it is measured on: the device's model and the versions that drive it."""
+    return _hash({"kind": device.kind, "model": device.model, "stand_in": device.stand_in, "versions": device.versions})[:8]
+
+
+def key(case: str, device: DeviceIdentity) -> str:
+    """The folder's name from a case digest and the device."""
+    return f"{case}-{device.kind}-{environment_digest(device)}"
+
+
+def _measured(settings: Settings) -> Settings:
+    """`settings` with everything that cannot change a number set to its default."""
+    default = Settings()
+    return replace(settings, device=default.device, timeout_s=default.timeout_s, keep_inputs=default.keep_inputs)
+
+
+def _hash(facts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(facts, order="sorted")).hexdigest()

@@ -1,0 +1,66 @@
+"""One lock per physical device, for all processes and users of the machine; the kernel frees it when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+_held: set[int] = set()
+
+
+def _drop_all() -> None:
+    """A forked child shares its parent's lock: close it there, or a child that outlives the parent keeps the device."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_drop_all)
+
+
+def lock_folder() -> Path:
+    """Folder of the lock files; GOLDENPROF_LOCK_DIR overrides it."""
+    return Path(os.environ.get("GOLDENPROF_LOCK_DIR") or Path(tempfile.gettempdir(), "goldenprof-locks"))
+
+
+@contextmanager
+def hold(name: str, *, shared: bool = False, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock `name`; `waiting` is called once when another process has it.
+
+    Any number of holders may share it with `shared`; without, there is one. A child that the holder forks loses it.
+    """
+    descriptor = _open(name)
+    _held.add(descriptor)
+    mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        try:
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, mode)
+        yield
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def _open(name: str) -> int:
+    folder = lock_folder()
+    try:
+        folder.mkdir(mode=0o1777)
+        folder.chmod(0o1777)  # mkdir's mode is cut by the umask
+    except FileExistsError:
+        pass
+    path = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        os.fchmod(descriptor, 0o666)
+    except PermissionError:
+        pass  # another user made it, with this mode
+    return descriptor

@@ -1,0 +1,150 @@
+"""Measuring one golden on one device: what is called, in which order, between which synchronisations.
+
+Per iteration: restore the inputs that the golden mutates → noise → synchronise → **golden** → synchronise. Everything
+but the golden stays outside its region. Imports torch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.profiler import record_function
+
+from scripts import tensors
+from scripts.artifacts import Noise, Region, TensorInfo
+from scripts.cases import Settings
+from scripts.devices.base import GOLDEN_LABEL, NOISE_LABEL, Device
+from scripts.errors import CaseFailure
+from scripts.status import Status
+
+MIB = 2**20
+# With a warm cache a kernel must still mark where an iteration begins: a prime, so that no golden reduces this shape.
+MARKER_SHAPE = (4099,)
+FLOAT32_BYTES = 4
+# The CPU's buffer repeats a block this long: drawing all of it would take longer than most cases.
+CPU_BLOCK = 2**20
+
+
+def noise_of(settings: Settings, device: Device) -> Noise:
+    """The noise of a case: a flush of `noise_mib` MiB when the cache is to be cold, else a marker of a few KiB."""
+    shape = (math.ceil(settings.noise_mib * MIB / FLOAT32_BYTES),) if settings.cache == "cold" else MARKER_SHAPE
+    return Noise(shape[0] * FLOAT32_BYTES / MIB, shape, "float32", device.noise_types)
+
+
+@lru_cache(maxsize=2)
+def cpu_noise(elements: int) -> torch.Tensor:
+    """The CPU's noise buffer, (elements,) float32; the warm parent fills it once and its children share the pages."""
+    block = torch.randn(min(elements, CPU_BLOCK), generator=torch.Generator().manual_seed(0))
+    return block.repeat(math.ceil(elements / block.numel()))[:elements]
+
+
+def noise_buffer(noise: Noise, device: Device) -> torch.Tensor:
+    """The buffer that every iteration's noise kernel reduces, on the device."""
+    if device.torch_device.type == "cpu":
+        return cpu_noise(noise.shape[0])
+    return torch.randn(noise.shape, dtype=torch.float32, device=device.torch_device)
+
+
+@dataclass
+class Measurement:
+    """The golden with its arguments on the device, ready to be called again and again."""
+
+    device: Device
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: list[str]
+    buffer: torch.Tensor
+    pristine: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # name → (argument, its copy)
+    outputs: list[TensorInfo] = field(default_factory=list)
+    wall_ns: list[int] = field(default_factory=list)
+    wrong: bool = False  # the golden raised: what the profiler saw is worthless
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Every tensor argument by its name."""
+        return {path: leaf for path, leaf in tensors.leaves(self.args, self.kwargs, self.names) if isinstance(leaf, torch.Tensor)}
+
+    def check(self) -> None:
+        """Call the golden once: see that it runs, what it returns, and which inputs it mutates."""
+        before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
+        result = self._call("the first call")
+        self.device.synchronize()
+        self.outputs = [tensors.describe(path, leaf) for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)]
+        self.pristine = {
+            name: (tensor, copy)
+            for name, (tensor, copy, version) in before.items()
+            if tensor._version != version or not tensors.same_bytes(tensor, copy)
+        }
+        if not self.outputs and not self.pristine:
+            raise CaseFailure(
+                Status.GOLDEN_FAILED,
+                f"{self.function.__name__} returned {type(result).__name__} and changed none of its inputs: there is nothing to measure.",
+                "A golden returns a tensor (or a list, tuple or dict of tensors), or writes into its inputs.",
+            )
+
+    def warm_up(self, calls: int) -> None:
+        """Call the golden `calls` times without measuring."""
+        for k in range(calls):
+            self.restore()
+            self._call(f"warm-up call {k}")
+        self.device.synchronize()
+
+    def restore(self) -> None:
+        """Put the inputs that the golden mutates back to what they were."""
+        for tensor, copy in self.pristine.values():
+            tensor.copy_(copy)
+
+    def iterate(self, k: int) -> Region:
+        """One iteration: restore, noise, synchronise, golden, synchronise. Appends the golden's wall time."""
+        self.restore()
+        with record_function(f"{NOISE_LABEL}#{k}"):
+            torch.max(self.buffer)
+        self.device.synchronize()
+        with record_function(f"{GOLDEN_LABEL}#{k}"):
+            start_ns, start = time.time_ns(), time.perf_counter_ns()
+            self._call(f"iteration {k}")
+            self.device.synchronize()
+            wall = time.perf_counter_ns() - start
+        self.wall_ns.append(wall)
+        return Region(k, k + 1, start_ns, start_ns + wall)
+
+    def host_wall_us(self, iterations: int) -> list[Decimal]:
+        """Wall times of `iterations` unprofiled iterations, microseconds."""
+        self.wall_ns.clear()
+        for k in range(iterations):
+            self.iterate(k)
+        return self.taken_us()
+
+    def taken_us(self) -> list[Decimal]:
+        """The wall times since the last call, microseconds."""
+        taken = [Decimal(ns) / 1000 for ns in self.wall_ns]
+        self.wall_ns.clear()
+        return taken
+
+    def _call(self, where: str) -> Any:
+        try:
+            return self.function(*self.args, **self.kwargs)
+        except Exception as error:
+            self.wrong = True
+            raise GoldenCrash(self.function.__name__, where, error) from error
+
+
+class GoldenCrash(Exception):
+    """The golden raised; `error` is what it raised."""
+
+    def __init__(self, function: str, where: str, error: Exception) -> None:
+        super().__init__(f"{function} raised {type(error).__name__} in {where}: {error}")
+        self.error = error
+
+
+def prepare(device: Device, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str], noise: Noise) -> Measurement:
+    """Move the arguments to the device and allocate the noise."""
+    moved = tensors.replace((args, kwargs), lambda tensor: tensor.to(device.torch_device))
+    return Measurement(device, function, moved[0], moved[1], names, noise_buffer(noise, device))

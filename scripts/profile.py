@@ -1,0 +1,184 @@
+"""Step 2: measure a case on its device and keep the profiler's untouched folder.
+
+Runs in a process of its own, forked from the warm parent (scripts/warm), or by hand:
+
+    python -m scripts.profile prof/<operator>/<case>/<key> --into DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from scripts import artifacts, diagnosis, golden_file, key, locks, make_inputs, measure, tensors
+from scripts.artifacts import DeviceInfo, InputsRecord, Noise, ProfileRecord
+from scripts.cases import Case
+from scripts.devices import base, identity
+from scripts.devices.base import Capture, Device
+from scripts.errors import CaseFailure, GoldenprofError
+from scripts.measure import GoldenCrash, Measurement
+from scripts.status import Status
+
+Phase = Callable[[str], None]  # told "waiting", "running" and "finishing"; time counts in the last two only
+
+
+def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> ProfileRecord:
+    """Profile the case whose inputs lie in `case_dir`; writes profile.json and the capture to `into` (or `case_dir`).
+
+    Raises CaseFailure with the status that the case ends in.
+    """
+    inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
+    args, kwargs = tensors.load(case_dir / "inputs.pt")
+    target = into or case_dir
+    _clear(target)
+    found = _device_identity(inputs)
+    with locks.hold(_lock_name(found), waiting=lambda: phase("waiting")):
+        phase("running")
+        device, measured, capture, walls = _measure(inputs.case, found, args, kwargs, roots, target)
+        info = device.info()
+    phase("finishing")
+    capture = device.finish(capture)
+    record = _record(inputs, case_dir, target, info, device, measured, capture, walls)
+    artifacts.write(target / "profile.json", record)
+    if into is None and not inputs.case.settings.keep_inputs:
+        (case_dir / "inputs.pt").unlink(missing_ok=True)
+    return record
+
+
+def _measure(
+    case: Case, found: identity.DeviceIdentity, args: tuple[Any, ...], kwargs: dict[str, Any], roots: tuple[Path, ...], target: Path
+) -> tuple[Device, Measurement, Capture, list[list[Any]]]:
+    """Everything that needs the device: check, warm up, time without the profiler, time with it."""
+    settings = case.settings
+    device = base.open_device(found)
+    golden = golden_file.load(Path(case.golden), case.function, roots)
+    make_inputs.seed_everything(settings.seed)
+    try:
+        with torch.no_grad():
+            measured = measure.prepare(device, golden.function, args, kwargs, golden.parameters, measure.noise_of(settings, device))
+            measured.check()
+            measured.warm_up(settings.warmup)
+            unprofiled = measured.host_wall_us(settings.iterations)
+            capture = device.capture(measured.iterate, settings.iterations, target)
+            profiled = measured.taken_us()[-settings.iterations :]
+    except GoldenCrash as crash:
+        advice = diagnosis.diagnose_exception(type(crash.error).__name__, str(crash.error))
+        raise CaseFailure(Status.GOLDEN_FAILED, str(crash), str(advice)) from crash.error
+    return device, measured, capture, [unprofiled, profiled]
+
+
+def _device_identity(inputs: InputsRecord) -> identity.DeviceIdentity:
+    """The case's device as this process sees it; it must be the one that the key was made for."""
+    found = identity.resolve(inputs.case.settings.device)
+    if found.problem:
+        raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there and what is missing.")
+    digest = inputs.key.partition("-")[0]
+    if key.key(digest, found) != inputs.key:
+        raise CaseFailure(
+            Status.DEVICE_UNAVAILABLE,
+            f"{inputs.key} was planned for another device or other versions than this process finds: {found.name} ({found.model}), "
+            f"{', '.join(f'{name} {version}' for name, version in found.versions.items())}.",
+            "Run the workflow again: it plans for the machine as it is now.",
+        )
+    return found
+
+
+def _lock_name(found: identity.DeviceIdentity) -> str:
+    return found.name
+
+
+def _clear(target: Path) -> None:
+    """Remove what an earlier attempt left: a capture is read from exactly one new folder."""
+    for path in target.glob("*_ascend_pt"):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for name in ("profile.json", "output.json", "perf.json"):
+        (target / name).unlink(missing_ok=True)
+
+
+def _record(
+    inputs: InputsRecord, case_dir: Path, target: Path, info: DeviceInfo, device: Device, measured: Measurement, capture: Capture, walls: list[list[Any]]
+) -> ProfileRecord:
+    case, settings = inputs.case, inputs.case.settings
+    noise: Noise = measure.noise_of(settings, device)
+    return ProfileRecord(
+        operator=case.operator,
+        case=case.case,
+        key=inputs.key,
+        device=info,
+        started_at=datetime.fromtimestamp(capture.regions[0].start_ns / 1e9).astimezone().isoformat() if capture.regions else datetime.now().astimezone().isoformat(),
+        profiler_dir=capture.folder.name,
+        iterations=settings.iterations,
+        warmup=settings.warmup,
+        cache=settings.cache,
+        noise=noise,
+        restored=list(measured.pristine),
+        regions=capture.regions,
+        inputs=inputs.tensors,
+        scalars=inputs.scalars,
+        outputs=measured.outputs,
+        host_wall_us=walls[0],
+        profiled_wall_us=walls[1],
+        versions={"python": platform.python_version(), **identity.resolve(settings.device).versions},
+        environment=environment(),
+        settings=msgspec.to_builtins(settings),
+        command=f"cd {shlex.quote(os.getcwd())} && {shlex.quote(sys.executable)} -m scripts.profile {shlex.quote(str(case_dir))}",
+        expected_level=device.level,
+    )
+
+
+def environment() -> dict[str, str]:
+    """What surrounds a measurement: an allow-list, so that no secret of the environment can get into a report."""
+    load = os.getloadavg()
+    return {
+        "host": platform.node(),
+        "os": platform.platform(),
+        "cpu": identity.survey("cpu").models[0],
+        "threads": str(torch.get_num_threads()),
+        "load_1min": f"{load[0]:.2f}",
+        **{name: os.environ[name] for name in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "TASK_QUEUE_ENABLE") if name in os.environ},
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Repeat one case's run in this process, from its inputs.json, and print its report."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.profile", description=main.__doc__)
+    parser.add_argument("case_dir", type=Path, help="prof/<operator>/<case>/<key>")
+    parser.add_argument("--into", type=Path, default=Path("prof/.again"), help="folder for the new capture (default: %(default)s)")
+    options = parser.parse_args(argv)
+    roots = (Path(__file__).resolve().parent.parent, Path.cwd())
+    try:
+        print(_repeat(options.case_dir, options.into, roots))
+    except CaseFailure as failure:
+        print(f"{failure.status}: {failure.message}\n{failure.advice}", file=sys.stderr)
+        return failure.status.exit_code
+    except GoldenprofError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _repeat(case_dir: Path, into: Path, roots: tuple[Path, ...]) -> str:
+    from scripts import locate_output, parse_csv, report
+
+    inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
+    into.mkdir(parents=True, exist_ok=True)
+    make_inputs.run(inputs.case, inputs.key, into, roots)
+    run(into, roots, lambda phase: print(f"{phase} …", file=sys.stderr), into)
+    locate_output.run(into)
+    parse_csv.run(into)
+    return report.render(artifacts.read(into / "perf.json", artifacts.PerfRecord))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

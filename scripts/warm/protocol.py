@@ -1,0 +1,81 @@
+"""The messages between a job, the warm parent and its children: one JSON object a line. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+SESSION_VARIABLE = "GOLDENPROF_SESSION"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job asks for one step of one case."""
+
+    step: str  # "make_inputs" or "profile"
+    plan: str  # path of the saved plan
+    case: str  # "<operator>/<case>"
+    log: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How it ended: the job's exit code and what it prints."""
+
+    exit_code: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a child tells its parent: a phase it enters, or its result."""
+
+    kind: str  # "phase" or "result"
+    text: str = ""  # the phase, or the message of a failure
+    status: str = ""
+    advice: str = ""
+
+
+def encode(message: Request | Answer | Message) -> bytes:
+    """One line."""
+    return json.dumps(asdict(message)).encode() + b"\n"
+
+
+def session() -> str:
+    """Who the warm parent works for: `<host>:<pid>` of the Snakemake process, or of whoever called the client."""
+    own = f"{platform.node()}:"
+    found = os.environ.get(SESSION_VARIABLE, "")
+    if found.startswith(own) and _alive(found[len(own) :]):
+        return found
+    return f"{own}{os.getppid()}"
+
+
+def begin_session() -> None:
+    """Make this process the one that a warm parent works for, unless a living process above it already is."""
+    own = f"{platform.node()}:"
+    found = os.environ.get(SESSION_VARIABLE, "")
+    if not (found.startswith(own) and _alive(found[len(own) :])):
+        os.environ[SESSION_VARIABLE] = f"{own}{os.getpid()}"
+
+
+def session_pid(name: str) -> int:
+    """The process id in a session's name."""
+    return int(name.rpartition(":")[2])
+
+
+def _alive(pid: str) -> bool:
+    return pid.isdigit() and Path("/proc", pid).exists()
+
+
+def socket_path(name: str) -> Path:
+    """Where the warm parent of a session listens: in a folder that only this user can enter."""
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), f"goldenprof-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise SystemExit(f"{folder} must belong to you alone (mode 0700): remove it and run again.")
+    return folder / f"{session_pid(name)}.sock"

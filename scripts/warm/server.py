@@ -1,0 +1,297 @@
+"""The warm parent: imports torch and starts its profiler once, then forks one child for every request.
+
+It is single-threaded and never touches a device: a process that has used several threads, or an NPU, cannot be forked
+safely. It watches the process it works for, its clients and its children, and leaves nothing behind:
+a client that goes away takes its child with it, and when the session ends everything does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ENVIRONMENT = dict(os.environ)
+# One thread before anything is imported: GNU OpenMP hangs in a forked child whose parent used several.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+from scripts import failures, plan  # noqa: E402
+from scripts.errors import CaseFailure  # noqa: E402
+from scripts.plan import PlannedCase  # noqa: E402
+from scripts.status import Status  # noqa: E402
+from scripts.warm import protocol  # noqa: E402
+from scripts.warm.protocol import Answer, Message, Request  # noqa: E402
+
+IDLE_S = float(ENVIRONMENT.get("GOLDENPROF_IDLE_S", "120"))
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(eq=False)
+class Job:
+    """One child at work for one client."""
+
+    request: Request
+    planned: PlannedCase
+    client: socket.socket
+    pid: int
+    pidfd: int
+    pipe: int
+    phase: str = "starting"
+    deadline: float = 0.0  # monotonic; 0 while no time counts
+    received: bytes = b""
+    result: Message | None = None
+    timed_out: bool = False
+
+
+@dataclass
+class Server:
+    """The event loop; every file descriptor it waits for carries its own handler."""
+
+    listener: socket.socket
+    session_fd: int
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    jobs: set[Job] = field(default_factory=set)
+    last_used: float = field(default_factory=time.monotonic)
+    ended: bool = False
+
+    def serve(self) -> None:
+        """Answer requests until the session ends or nobody has asked for a while."""
+        self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
+        self.selector.register(self.session_fd, selectors.EVENT_READ, self._end)
+        while not self.ended and (self.jobs or time.monotonic() - self.last_used < IDLE_S):
+            for event, _ in self.selector.select(self._patience()):
+                event.data()
+            self._stop_late_jobs()
+        for job in list(self.jobs):
+            self._kill(job)
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        waits = [job.deadline - now for job in self.jobs if job.deadline and not job.timed_out]
+        return max(min([*waits, 1.0]), 0.0)
+
+    def _end(self) -> None:
+        self.ended = True
+
+    def _accept(self) -> None:
+        client, _ = self.listener.accept()
+        self.selector.register(client, selectors.EVENT_READ, lambda: self._read_request(client))
+
+    def _read_request(self, client: socket.socket) -> None:
+        self.selector.unregister(client)
+        line = client.makefile("rb").readline()
+        if not line:
+            client.close()
+            return
+        self.last_used = time.monotonic()
+        request = Request(**json.loads(line))
+        planned = plan.read_saved(Path(request.plan))[request.case]
+        self._fork(request, planned, client)
+
+    def _fork(self, request: Request, planned: PlannedCase, client: socket.socket) -> None:
+        _warm_up(planned)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            from scripts.warm import child
+
+            self._close_in_child()
+            os.close(reader)
+            client.close()
+            child.run(request.step, planned, Path(request.log), writer, ENVIRONMENT)
+        os.close(writer)
+        job = Job(request, planned, client, pid, os.pidfd_open(pid), reader)
+        self.jobs.add(job)
+        self.selector.register(reader, selectors.EVENT_READ, lambda: self._read_pipe(job))
+        self.selector.register(job.pidfd, selectors.EVENT_READ, lambda: self._child_ended(job))
+        self.selector.register(client, selectors.EVENT_READ, lambda: self._client_left(job))
+
+    def _close_in_child(self) -> None:
+        self.selector.close()
+        self.listener.close()
+        os.close(self.session_fd)
+        for job in self.jobs:
+            job.client.close()
+            os.close(job.pidfd)
+            if job.pipe >= 0:
+                os.close(job.pipe)
+
+    def _read_pipe(self, job: Job) -> None:
+        data = os.read(job.pipe, 65536)
+        if not data:
+            self._close_pipe(job)
+            return
+        *lines, job.received = (job.received + data).split(b"\n")
+        for line in lines:
+            try:
+                self._heard(job, Message(**json.loads(line)))
+            except (ValueError, TypeError):
+                pass  # the golden wrote into a descriptor that it does not own
+
+    def _close_pipe(self, job: Job) -> None:
+        if job.pipe >= 0:
+            self.selector.unregister(job.pipe)
+            os.close(job.pipe)
+            job.pipe = -1
+
+    def _heard(self, job: Job, message: Message) -> None:
+        if message.kind == "result":
+            job.result = message
+            return
+        job.phase = message.text
+        counts = message.text in ("running", "finishing")
+        job.deadline = time.monotonic() + job.planned.case.settings.timeout_s if counts else 0.0
+
+    def _stop_late_jobs(self) -> None:
+        now = time.monotonic()
+        for job in list(self.jobs):
+            if job.deadline and now > job.deadline and not job.timed_out:
+                job.timed_out = True
+                _kill_group(job.pid)
+
+    def _client_left(self, job: Job) -> None:
+        """The job was interrupted: its child must not go on measuring for nobody."""
+        self._kill(job)
+
+    def _kill(self, job: Job) -> None:
+        _kill_group(job.pid)
+        os.waitpid(job.pid, 0)
+        self._forget(job)
+
+    def _child_ended(self, job: Job) -> None:
+        if job.pipe >= 0:
+            os.set_blocking(job.pipe, False)
+            try:
+                while job.pipe >= 0:
+                    self._read_pipe(job)
+            except BlockingIOError:
+                pass  # a grandchild still holds the other end
+        _kill_group(job.pid)  # what the golden started and left behind
+        _, wait_status = os.waitpid(job.pid, 0)
+        answer = self._conclude(job, os.waitstatus_to_exitcode(wait_status))
+        try:
+            job.client.sendall(protocol.encode(answer))
+        except OSError:
+            pass  # the client has just gone
+        self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        self._close_pipe(job)
+        for watched in (job.pidfd, job.client):
+            self.selector.unregister(watched)
+        os.close(job.pidfd)
+        job.client.close()
+        self.jobs.discard(job)
+        self.last_used = time.monotonic()
+        if not self.jobs:
+            _kill_orphans()
+
+    def _conclude(self, job: Job, exit_code: int) -> Answer:
+        result = job.result
+        if result is not None and result.status == Status.OK and not job.timed_out:
+            failures.clear(job.planned)
+            return Answer(0, "")
+        failure = _timeout(job) if job.timed_out else _died(job, exit_code) if result is None else _failed(result)
+        return Answer(failure.status.exit_code, failures.write(job.planned, job.request.step, failure, Path(job.request.log)))
+
+
+def _failed(result: Message) -> CaseFailure:
+    return CaseFailure(Status(result.status), result.text, result.advice)
+
+
+def _timeout(job: Job) -> CaseFailure:
+    from scripts import diagnosis
+
+    limit = job.planned.case.settings.timeout_s
+    return CaseFailure(
+        Status.TIMEOUT,
+        f"{job.request.step} of {job.planned.case.id} did not end within timeout_s = {limit:g} s (phase: {job.phase}).",
+        str(diagnosis.diagnose_timeout(limit)),
+    )
+
+
+def _died(job: Job, exit_code: int) -> CaseFailure:
+    from scripts import diagnosis
+
+    how = f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended itself with exit code {exit_code}"
+    return CaseFailure(
+        Status.GOLDEN_FAILED,
+        f"The process of {job.planned.case.id} {how} in step {job.request.step} (phase: {job.phase}) before it gave a result.",
+        str(diagnosis.diagnose_exit(exit_code)),
+    )
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _kill_orphans() -> None:
+    """Kill processes that goldens detached from their group: they are this process's children now."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    for pid in children.read_text().split() if children.exists() else []:
+        _kill_group(int(pid))
+        try:
+            os.waitpid(int(pid), 0)
+        except ChildProcessError:
+            pass
+
+
+_warmed: set[str] = set()
+
+
+def _warm_up(planned: PlannedCase) -> None:
+    """Pay once, before the first fork, for what every child needs: torch, its profiler's first start, the CPU's noise."""
+    import torch
+
+    if "torch" not in _warmed:
+        from scripts.warm import child  # noqa: F401
+
+        torch.set_num_threads(1)
+        _warmed.add("torch")
+    if "profiler" not in _warmed:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            torch.ones(1) + 1
+        _warmed.add("profiler")
+    if "-cpu-" in planned.key and planned.case.settings.cache == "cold":
+        import math
+
+        from scripts import measure
+
+        measure.cpu_noise(math.ceil(planned.case.settings.noise_mib * measure.MIB / measure.FLOAT32_BYTES))
+
+
+def main(session: str) -> None:
+    """Listen at once, then warm up; the first request waits in the socket meanwhile."""
+    path = protocol.socket_path(session)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        session_fd = os.pidfd_open(protocol.session_pid(session))
+    except ProcessLookupError:
+        return
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1024)
+    listener.setblocking(True)
+    try:
+        Server(listener, session_fd).serve()
+    finally:
+        path.unlink(missing_ok=True)
+        path.with_suffix(".lock").unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
