@@ -11,20 +11,25 @@ from typing import Any
 from scripts import cases_schema, inits, names
 from scripts.dtypes import DTYPES
 from scripts.errors import ConfigError
-from scripts.yaml_file import Key
+from scripts.yaml_values import Key
 
 _ARGUMENT_KEYS = ("inputs", "scalars", "kwargs")
 _MAX_NBYTES = 2**63 - 1
 
 
 class Checker:
-    """Collects (key, sentence) pairs in `found`; what the schema already refused (`refused`) is passed over."""
+    """Collects (key, sentence) pairs; what the schema already refused (`refused`) is passed over."""
 
     def __init__(self, root: Path, refused: Iterable[Key]) -> None:
-        self.found: list[tuple[Key, str]] = []
+        self._found: dict[tuple[Key, str], None] = {}
         self._root = root
         # A value is sound when nothing in it was refused.
         self._unsound = {key[:length] for key in refused for length in range(len(key) + 1)}
+
+    @property
+    def found(self) -> list[tuple[Key, str]]:
+        """The mistakes so far: where, and a sentence."""
+        return list(self._found)
 
     def check(self, document: Any) -> None:
         """Check a whole cases file, also one that the schema refuses in parts."""
@@ -77,12 +82,14 @@ class Checker:
         if mode == "A" and "inputs" not in case:
             self._note(
                 at,
-                "mode A needs `inputs`: the tensors by argument name, each with shape and dtype. Add them, or use mode B.",
+                "mode A needs `inputs`: tensors by argument name, each with shape and dtype. Add them, or use mode B.",
             )
         if mode == "B":
             for key in _ARGUMENT_KEYS:
                 if key in case:
-                    message = "belongs to mode A; in mode B the golden's `_make_inputs(device)` makes every argument. Remove it."
+                    message = (
+                        "belongs to mode A; in mode B the golden's `_make_inputs(device)` makes them all. Remove it."
+                    )
                     self._note((*at, key), message)
         first: dict[str, str] = {}
         for key in _ARGUMENT_KEYS:
@@ -145,7 +152,7 @@ class Checker:
         elif isinstance(value, float) and not math.isfinite(value):
             self._note(
                 at,
-                f"found {value}. Allowed: finite numbers, as in JSON. For a tensor of {value} write `init: const({value})`.",
+                f"found {value}. Allowed: finite numbers, as in JSON. A tensor may hold it: `init: const({value})`.",
             )
         elif isinstance(value, int) and not -(2**63) <= value < 2**64:
             self._note(at, f"found a whole number of {value.bit_length()} bits. Allowed: at most 64 bits.")
@@ -171,15 +178,18 @@ class Checker:
         for name in mapping:
             other = first.setdefault(name.casefold(), name)
             if other != name:
-                message = f"{names.quote(name)} and {names.quote(other)} differ only by letter case; their files would collide on some file systems. Rename one."
+                message = (
+                    f"{names.quote(name)} and {names.quote(other)} differ only by letter case; "
+                    "their files would collide on some file systems. Rename one."
+                )
                 self._note((*at, name), message)
 
     def _sound(self, key: Key) -> bool:
         return key not in self._unsound
 
     def _note(self, key: Key, message: str) -> None:
-        if message and (key, message) not in self.found:
-            self.found.append((key, message))
+        if message:
+            self._found[key, message] = None
 
 
 def init_text(recipe: str | float) -> str:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from scripts import cases_schema, inits, names, yaml_file
+from scripts import cases_schema, inits, names, yaml_file, yaml_values
 from scripts.cases import Argument, Case, Settings, TensorSpec
 from scripts.cases_check import Checker, init_text
 from scripts.errors import ConfigError
-from scripts.yaml_file import Document, Key, Problem
+from scripts.yaml_file import Document
+from scripts.yaml_values import Key, Problem
 
 _PLAIN_KEY = re.compile(r"[\w-]+")
 _FLOATS = ("noise_mib", "timeout_s")
@@ -30,7 +31,9 @@ def load(path: Path, overrides: Mapping[str, Any] = {}, root: Path | None = None
     lies in. Raises ConfigError that lists every mistake with its line and key.
     """
     document = yaml_file.read(path)
-    typed = {name: yaml_file.scalar(value) if isinstance(value, str) else value for name, value in overrides.items()}
+    if document.value is None:
+        raise ConfigError(f"{path} is empty. It needs `operators:` with at least one operator and one case.")
+    typed = {name: yaml_values.scalar(value) if isinstance(value, str) else value for name, value in overrides.items()}
     mistakes = [
         *(f"--config: {_dotted(key)}{message}" for key, message in _override_problems(typed)),
         *(
@@ -86,17 +89,19 @@ def _cases(document: dict[str, Any], overrides: dict[str, Any]) -> Iterable[Case
     base = {**cases_schema.defaults(), **(document.get("defaults") or {})}
     for name, operator in document["operators"].items():
         inherited = _override(base, operator)
+        golden = posixpath.normpath(operator["golden"])
+        family = operator.get("family") or _family(golden)
         for case_name, body in operator["cases"].items():
             case = body or {}
             yield Case(
                 operator=name,
                 case=case_name,
-                golden=(golden := posixpath.normpath(operator["golden"])),
+                golden=golden,
                 function=operator.get("function"),
                 mode=operator["mode"],
                 arguments=_arguments(case),
                 settings=_settings({**_override(inherited, case), **overrides}),
-                family=operator.get("family") or _family(golden),
+                family=family,
                 tier=case.get("tier", ""),
             )
 
@@ -137,7 +142,7 @@ def _arguments(case: dict[str, Any]) -> tuple[Argument, ...]:
 
 def _tensor(entry: dict[str, Any]) -> TensorSpec:
     """The recipe is kept in its one spelling, so that `u(0, 1)` and `uniform(0,1.0)` are one case."""
-    recipe = str(inits.parse(init_text(entry.get("init", cases_schema.default_init()))))
+    recipe = inits.spelling(init_text(entry.get("init", cases_schema.default_init())))
     return TensorSpec(shape=tuple(map(int, entry["shape"])), dtype=entry["dtype"], init=recipe)
 
 

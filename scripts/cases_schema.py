@@ -1,4 +1,4 @@
-"""config/cases.schema.yaml: the defaults, the check of a cases file against it in sentences, and its table for readers."""
+"""config/cases.schema.yaml: the defaults, the check of a cases file in sentences, and the tables for readers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import fastjsonschema
 import jsonschema
 
-from scripts import dtypes, names, yaml_file
-from scripts.yaml_file import Key
+from scripts import dtypes, names, yaml_file, yaml_values
+from scripts.yaml_values import Key
 
 SCHEMA_PATH = Path(__file__).resolve().parent.parent / "config" / "cases.schema.yaml"
 _KINDS = {
@@ -52,12 +52,12 @@ def problems(value: Any, definition: str = "") -> list[tuple[Key, str]]:
     try:
         _compiled(definition)(value)
         return []
-    except fastjsonschema.JsonSchemaException:
-        pass
+    except fastjsonschema.JsonSchemaException as refusal:
+        first = str(refusal)
     found: dict[tuple[Key, str], None] = {}
     for error in jsonschema.Draft7Validator(_part(definition)).iter_errors(value):
         found.update(dict.fromkeys(_sentences(error)))
-    return list(found)
+    return list(found) or [((), f"does not fit {SCHEMA_PATH.name}: {first}. Correct the value.")]
 
 
 @cache
@@ -75,10 +75,10 @@ def _sentences(error: jsonschema.ValidationError) -> Iterator[tuple[Key, str]]:
     at: Key = tuple(error.absolute_path)
     rule, entry, found = error.validator, error.schema, error.instance
     if rule == "additionalProperties":
-        allowed = list(entry["properties"])
+        keys = list(entry["properties"])
         for key in found:
-            if key not in allowed:
-                yield (*at, key), _unknown_key(key, allowed)
+            if key not in keys:
+                yield (*at, key), _unknown_key(key, keys)
     elif rule == "required":
         for key in entry["required"]:
             if key not in found:
@@ -88,10 +88,8 @@ def _sentences(error: jsonschema.ValidationError) -> Iterator[tuple[Key, str]]:
     elif rule == "maxItems":
         yield at, f"has {len(found)} entries. Allowed: at most {entry['maxItems']}. Remove some."
     elif rule == "enum" and isinstance(found, str):
-        yield (
-            at,
-            f"found {_show(found)}. Allowed: {', '.join(map(str, entry['enum']))}.{_nearest_value(found, entry['enum'])}",
-        )
+        allowed = ", ".join(map(str, entry["enum"]))
+        yield at, f"found {_show(found)}. Allowed: {allowed}.{_nearest_value(found, entry['enum'])}"
     else:
         yield at, f"found {_show(found)}. Allowed: {allowed_values(entry)}. {_advice(entry, found)}"
 
@@ -119,7 +117,7 @@ def _advice(entry: dict[str, Any], found: Any) -> str:
         return "Write true or false: yes, no, on and off are text in YAML 1.2."
     if (
         isinstance(found, str)
-        and isinstance(yaml_file.scalar(found), int | float)
+        and isinstance(yaml_values.scalar(found), int | float)
         and {"integer", "number"} & set(types)
     ):
         return "Write it without quotes."

@@ -65,7 +65,6 @@ _RANDN = re.compile(
 _CALL = re.compile(r"(?P<kind>[a-z_]+)\s*(?:\((?P<numbers>[^()]*)\))?", re.ASCII)
 # A normal tensor of a billion elements stays within six standard deviations.
 _NORMAL_REACH = 6
-_INT64_END = 2**63 - 1  # torch draws whole numbers as int64, below an int64 bound
 
 
 @dataclass(frozen=True)
@@ -115,6 +114,12 @@ def parse(text: str) -> Init:
     if count == 0 or len(words) != count:
         raise _refused(text, f"{kind} takes {count or 'no'} number{'s' * (count != 1)}")
     return _sensible(Init(kind, tuple(_number(word, text) for word in words)), text)
+
+
+@lru_cache(maxsize=4096)
+def spelling(text: str) -> str:
+    """The one spelling of a recipe; raises ConfigError as `parse` does."""
+    return str(parse(text))
 
 
 def _randn(match: re.Match[str], text: str) -> Init:
@@ -194,15 +199,13 @@ def check(init: Init, shape: tuple[int, ...], dtype_name: str) -> None:
         _check_special(init, dtype)
         return
     low, high = _span(init, numel)
-    if dtype.is_integer and high >= _INT64_END:
-        raise ConfigError(
-            f"{init} reaches {high}, and whole numbers are drawn below {_INT64_END}. Choose smaller ones."
-        )
     if low < dtype.low or high > dtype.high:
         raise ConfigError(
             f"{init} reaches from {low:g} to {high:g}, and {dtype.name} holds {dtype.low:g} to {dtype.high:g}. "
             "Choose other numbers or another dtype."
         )
+    if dtype.is_integer or init.kind in ("randint", "arange", "perm"):
+        _check_int64(init, low, high)
     if 0 < max(abs(low), abs(high)) < dtype.smallest / 2:
         raise ConfigError(
             f"{init} would be 0 everywhere: the least positive {dtype.name} is {dtype.smallest:g}. "
@@ -232,6 +235,16 @@ def _check_shape(init: Init, shape: tuple[int, ...]) -> None:
         raise ConfigError(f"{init} needs a shape of at least two dimensions, not {list(shape)}.")
     if init.kind in ("rope_cos", "rope_sin") and shape[-1] % 2:
         raise ConfigError(f"{init} needs an even last dimension (two equal halves), not {shape[-1]}.")
+
+
+def _check_int64(init: Init, low: Number, high: Number) -> None:
+    """Whole numbers are made as int64, random ones below a bound that is an int64 too."""
+    most = 2**63 - (2 if init.kind == "randint" else 1)
+    if low < -(2**63) or high > most:
+        raise ConfigError(
+            f"{init} reaches from {low} to {high}, and whole numbers are drawn from -2^63 to {most}. "
+            "Choose other numbers."
+        )
 
 
 def _check_special(init: Init, dtype: Dtype) -> None:
