@@ -9,9 +9,9 @@ rule profile:
         f"{CASE}/profile.json",
     log:
         f"{CASE}/profile.log",
-    params:
-        plan=steps.saved(plan),
     resources:
         device=1,
+    params:
+        plan=steps.saved(plan),
     shell:
         "{PYTHON} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

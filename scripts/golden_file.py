@@ -76,7 +76,9 @@ def load(path: Path, function: str | None, roots: tuple[Path, ...]) -> Golden:
             sys.path.append(str(root))
     spec = importlib.util.spec_from_file_location(f"goldenprof_golden_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise CaseFailure(Status.GOLDEN_FAILED, f"{path} is not a Python file.", "Give `golden` a file that ends in .py.")
+        raise CaseFailure(
+            Status.GOLDEN_FAILED, f"{path} is not a Python file.", "Give `golden` a file that ends in .py."
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -91,14 +93,20 @@ def load(path: Path, function: str | None, roots: tuple[Path, ...]) -> Golden:
 
 
 def _function(path: Path, module: ModuleType, wanted: str | None) -> Callable[..., Any]:
-    own = {name: value for name, value in vars(module).items() if inspect.isfunction(value) and not name.startswith("_")}
+    own = {
+        name: value for name, value in vars(module).items() if inspect.isfunction(value) and not name.startswith("_")
+    }
     goldens = [name for name in own if name.endswith("_golden") and own[name].__module__ == module.__name__]
     if wanted is not None:
         if callable(found := getattr(module, wanted, None)):
             return found
         near = names.nearest(wanted, list(own))
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise CaseFailure(Status.GOLDEN_FAILED, f"{path} has no function {wanted!r}.{hint}", f"Functions there: {', '.join(own) or 'none'}.")
+        raise CaseFailure(
+            Status.GOLDEN_FAILED,
+            f"{path} has no function {wanted!r}.{hint}",
+            f"Functions there: {', '.join(own) or 'none'}.",
+        )
     if path.stem in own:
         return own[path.stem]
     if len(goldens) == 1:

@@ -40,7 +40,9 @@ def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
 
 def environment_digest(device: DeviceIdentity) -> str:
     """8 hex digits of what it is measured on: the device's model and the versions that drive it."""
-    return _hash({"kind": device.kind, "model": device.model, "stand_in": device.stand_in, "versions": device.versions})[:8]
+    return _hash(
+        {"kind": device.kind, "model": device.model, "stand_in": device.stand_in, "versions": device.versions}
+    )[:8]
 
 
 def key(case: str, device: DeviceIdentity) -> str:

@@ -1,4 +1,4 @@
-"""One lock per physical device, for all processes and users of the machine; the kernel frees it when its holder dies."""
+"""One lock per physical device, for all processes and users of the machine; it is free when its holder dies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
 
 _held: set[int] = set()
 

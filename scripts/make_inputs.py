@@ -55,8 +55,8 @@ def check_memory(nbytes: int, what: str) -> None:
     if nbytes > MEMORY_SHARE * available:
         raise CaseFailure(
             Status.SKIPPED,
-            f"The inputs of {what} take {nbytes / 2**30:.2f} GiB; this machine has {available / 2**30:.2f} GiB of memory free, "
-            f"and inputs may take {MEMORY_SHARE:.0%} of it.",
+            f"The inputs of {what} take {nbytes / 2**30:.2f} GiB; this machine has {available / 2**30:.2f} GiB of memory "
+            f"free, and inputs may take {MEMORY_SHARE:.0%} of it.",
             "Make the shapes smaller, or run the case on a machine with more memory.",
         )
 
@@ -68,7 +68,10 @@ def _available_bytes() -> int:
     if meminfo.exists():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         free = int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else free
-    for limit_file, used_file in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+    for limit_file, used_file in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
         limit, used = Path("/sys/fs/cgroup", limit_file), Path("/sys/fs/cgroup", used_file)
         if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
             free = min(free, max(int(text) - int(used.read_text()), 0))
@@ -106,7 +109,8 @@ def _chosen(made: Any, case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
         raise CaseFailure(
             Status.GOLDEN_FAILED,
             f"{golden_file.FACTORY} of {case.golden} returned {_outline(made)}.",
-            "Allowed are (args, kwargs) for one case, or [(case, args, kwargs), …] for several; args is a list or tuple, kwargs a dict.",
+            "Allowed are (args, kwargs) for one case, or [(case, args, kwargs), …] for several; args is a list or tuple, "
+            "kwargs a dict.",
         )
     matches = [item for item in made if item[0] == case.case]
     if len(matches) != 1:
@@ -114,14 +118,20 @@ def _chosen(made: Any, case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
         found = "makes it not" if not matches else f"makes it {len(matches)} times"
         raise CaseFailure(
             Status.GOLDEN_FAILED,
-            f"The cases file names case {case.case!r}, but {golden_file.FACTORY} of {case.golden} {found}; it makes: {known}.",
+            f"The cases file names case {case.case!r}, but {golden_file.FACTORY} of {case.golden} {found}; "
+            f"it makes: {known}.",
             "Make the names in the cases file and in the factory agree, each once.",
         )
     return tuple(matches[0][1]), dict(matches[0][2])
 
 
 def _is_call(made: Any) -> bool:
-    return isinstance(made, list | tuple) and len(made) == 2 and isinstance(made[0], list | tuple) and isinstance(made[1], dict)
+    return (
+        isinstance(made, list | tuple)
+        and len(made) == 2
+        and isinstance(made[0], list | tuple)
+        and isinstance(made[1], dict)
+    )
 
 
 def _is_named_call(item: Any) -> bool:
@@ -130,7 +140,8 @@ def _is_named_call(item: Any) -> bool:
 
 def _outline(made: Any) -> str:
     if isinstance(made, list | tuple):
-        return f"a {type(made).__name__} of {len(made)}: ({', '.join(type(item).__name__ for item in made[:6])}{', …' if len(made) > 6 else ''})"
+        items = ", ".join(type(item).__name__ for item in made[:6])
+        return f"a {type(made).__name__} of {len(made)}: ({items}{', …' if len(made) > 6 else ''})"
     return f"a {type(made).__name__}"
 
 

@@ -69,14 +69,20 @@ class Measurement:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor argument by its name."""
-        return {path: leaf for path, leaf in tensors.leaves(self.args, self.kwargs, self.names) if isinstance(leaf, torch.Tensor)}
+        return {
+            path: leaf
+            for path, leaf in tensors.leaves(self.args, self.kwargs, self.names)
+            if isinstance(leaf, torch.Tensor)
+        }
 
     def check(self) -> None:
         """Call the golden once: see that it runs, what it returns, and which inputs it mutates."""
         before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
         result = self._call("the first call")
         self.device.synchronize()
-        self.outputs = [tensors.describe(path, leaf) for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)]
+        self.outputs = [
+            tensors.describe(path, leaf) for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)
+        ]
         self.pristine = {
             name: (tensor, copy)
             for name, (tensor, copy, version) in before.items()
@@ -85,7 +91,8 @@ class Measurement:
         if not self.outputs and not self.pristine:
             raise CaseFailure(
                 Status.GOLDEN_FAILED,
-                f"{self.function.__name__} returned {type(result).__name__} and changed none of its inputs: there is nothing to measure.",
+                f"{self.function.__name__} returned {type(result).__name__} and changed none of its inputs: "
+                "there is nothing to measure.",
                 "A golden returns a tensor (or a list, tuple or dict of tensors), or writes into its inputs.",
             )
 
@@ -144,7 +151,14 @@ class GoldenCrash(Exception):
         self.error = error
 
 
-def prepare(device: Device, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str], noise: Noise) -> Measurement:
+def prepare(
+    device: Device,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: list[str],
+    noise: Noise,
+) -> Measurement:
     """Move the arguments to the device and allocate the noise."""
     moved = tensors.replace((args, kwargs), lambda tensor: tensor.to(device.torch_device))
     return Measurement(device, function, moved[0], moved[1], names, noise_buffer(noise, device))

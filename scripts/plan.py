@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,9 @@ class Plan:
     def __init__(self, cases: Iterable[Case], selection: Mapping[str, str] | None = None) -> None:
         self._cases = list(cases)
         self._selection = dict(selection or {})
-        self.summary_wanted = False  # set when the sweep is asked for, so that its summary is written even if cases fail
+        self.summary_wanted = (
+            False  # set when the sweep is asked for, so that its summary is written even if cases fail
+        )
 
     @classmethod
     def load(cls, config: Mapping[str, Any]) -> Plan:
@@ -100,7 +102,10 @@ class Plan:
         chosen = [planned for planned in self.by_id.values() if self._selects(planned.case)]
         if not chosen:
             wanted = ", ".join(f"{name}={value}" for name, value in self._selection.items())
-            raise ConfigError(f"No case is selected by --config {wanted}. Families: {self._known('family')}; tiers: {self._known('tier')}.")
+            raise ConfigError(
+                f"No case is selected by --config {wanted}. "
+                f"Families: {self._known('family')}; tiers: {self._known('tier')}."
+            )
         return chosen
 
     def _selects(self, case: Case) -> bool:
@@ -127,7 +132,7 @@ def read_saved(path: Path) -> dict[str, PlannedCase]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, PlannedCase])
 
 
-@lru_cache(maxsize=None)
+@cache
 def code_digest(*modules: str) -> str:
     """Digest of `scripts/<module>.py` and of all they import from this project: what a cheap step depends on."""
     files = [ROOT / "scripts" / f"{module}.py" for module in modules]
@@ -143,14 +148,14 @@ def _plan_case(case: Case) -> PlannedCase:
     digest = _digest_of(case, golden)
     device = identity.resolve(case.settings.device)
     wanted = key.key(digest, device)
-    if case.settings.device == "auto" and device.kind == "cpu" or device.problem:
+    if (case.settings.device == "auto" and device.kind == "cpu") or device.problem:
         brought = _brought(case, digest, device.kind if device.problem else "")
         if brought:
             return PlannedCase(case, brought)
     return PlannedCase(case, wanted, device.problem)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _roots() -> tuple[Path, ...]:
     return (ROOT, Path.cwd())
 
@@ -160,7 +165,7 @@ def _digest_of(case: Case, golden: Path) -> str:
 
 
 def _brought(case: Case, digest: str, kind: str) -> str:
-    """Key of a finished capture of the same case from an accelerator, made on another machine; "" when there is none."""
+    """Key of a finished capture of the same case from another machine's accelerator; "" when there is none."""
     folder = Path("prof", case.operator, case.case)
     try:
         keys = sorted(os.listdir(folder))
@@ -177,4 +182,6 @@ def _brought(case: Case, digest: str, kind: str) -> str:
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     near = names.nearest(name, list(known))
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"There is no {what} {name!r} in the cases file.{hint} Its {len(known)} {what}s are listed by `snakemake -n`."
+    return (
+        f"There is no {what} {name!r} in the cases file.{hint} Its {len(known)} {what}s are listed by `snakemake -n`."
+    )

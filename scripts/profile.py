@@ -57,7 +57,12 @@ def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None
 
 
 def _measure(
-    case: Case, found: identity.DeviceIdentity, args: tuple[Any, ...], kwargs: dict[str, Any], roots: tuple[Path, ...], target: Path
+    case: Case,
+    found: identity.DeviceIdentity,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    roots: tuple[Path, ...],
+    target: Path,
 ) -> tuple[Device, Measurement, Capture, list[list[Any]]]:
     """Everything that needs the device: check, warm up, time without the profiler, time with it."""
     settings = case.settings
@@ -66,7 +71,9 @@ def _measure(
     make_inputs.seed_everything(settings.seed)
     try:
         with torch.no_grad():
-            measured = measure.prepare(device, golden.function, args, kwargs, golden.parameters, measure.noise_of(settings, device))
+            measured = measure.prepare(
+                device, golden.function, args, kwargs, golden.parameters, measure.noise_of(settings, device)
+            )
             measured.check()
             measured.warm_up(settings.warmup)
             unprofiled = measured.host_wall_us(settings.iterations)
@@ -82,13 +89,15 @@ def _device_identity(inputs: InputsRecord) -> identity.DeviceIdentity:
     """The case's device as this process sees it; it must be the one that the key was made for."""
     found = identity.resolve(inputs.case.settings.device)
     if found.problem:
-        raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there and what is missing.")
+        raise CaseFailure(
+            Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there and what is missing."
+        )
     digest = inputs.key.partition("-")[0]
     if key.key(digest, found) != inputs.key:
         raise CaseFailure(
             Status.DEVICE_UNAVAILABLE,
-            f"{inputs.key} was planned for another device or other versions than this process finds: {found.name} ({found.model}), "
-            f"{', '.join(f'{name} {version}' for name, version in found.versions.items())}.",
+            f"{inputs.key} was planned for another device or other versions than this process finds: {found.name} "
+            f"({found.model}), {', '.join(f'{name} {version}' for name, version in found.versions.items())}.",
             "Run the workflow again: it plans for the machine as it is now.",
         )
     return found
@@ -107,7 +116,14 @@ def _clear(target: Path) -> None:
 
 
 def _record(
-    inputs: InputsRecord, case_dir: Path, target: Path, info: DeviceInfo, device: Device, measured: Measurement, capture: Capture, walls: list[list[Any]]
+    inputs: InputsRecord,
+    case_dir: Path,
+    target: Path,
+    info: DeviceInfo,
+    device: Device,
+    measured: Measurement,
+    capture: Capture,
+    walls: list[list[Any]],
 ) -> ProfileRecord:
     case, settings = inputs.case, inputs.case.settings
     noise: Noise = measure.noise_of(settings, device)
@@ -116,7 +132,9 @@ def _record(
         case=case.case,
         key=inputs.key,
         device=info,
-        started_at=datetime.fromtimestamp(capture.regions[0].start_ns / 1e9).astimezone().isoformat() if capture.regions else datetime.now().astimezone().isoformat(),
+        started_at=datetime.fromtimestamp(capture.regions[0].start_ns / 1e9).astimezone().isoformat()
+        if capture.regions
+        else datetime.now().astimezone().isoformat(),
         profiler_dir=capture.folder.name,
         iterations=settings.iterations,
         warmup=settings.warmup,
@@ -132,7 +150,7 @@ def _record(
         versions={"python": platform.python_version(), **identity.resolve(settings.device).versions},
         environment=environment(),
         settings=msgspec.to_builtins(settings),
-        command=f"cd {shlex.quote(os.getcwd())} && {shlex.quote(sys.executable)} -m scripts.profile {shlex.quote(str(case_dir))}",
+        command=f"cd {shlex.quote(os.getcwd())} && {shlex.join([sys.executable, '-m', 'scripts.profile', str(case_dir)])}",
         expected_level=device.level,
     )
 
@@ -146,7 +164,11 @@ def environment() -> dict[str, str]:
         "cpu": identity.survey("cpu").models[0],
         "threads": str(torch.get_num_threads()),
         "load_1min": f"{load[0]:.2f}",
-        **{name: os.environ[name] for name in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "TASK_QUEUE_ENABLE") if name in os.environ},
+        **{
+            name: os.environ[name]
+            for name in ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "TASK_QUEUE_ENABLE")
+            if name in os.environ
+        },
     }
 
 
@@ -154,7 +176,9 @@ def main(argv: list[str] | None = None) -> int:
     """Repeat one case's run in this process, from its inputs.json, and print its report."""
     parser = argparse.ArgumentParser(prog="python -m scripts.profile", description=main.__doc__)
     parser.add_argument("case_dir", type=Path, help="prof/<operator>/<case>/<key>")
-    parser.add_argument("--into", type=Path, default=Path("prof/.again"), help="folder for the new capture (default: %(default)s)")
+    parser.add_argument(
+        "--into", type=Path, default=Path("prof/.again"), help="folder for the new capture (default: %(default)s)"
+    )
     options = parser.parse_args(argv)
     roots = (Path(__file__).resolve().parent.parent, Path.cwd())
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 
@@ -51,7 +51,7 @@ def _name(path: Path, roots: tuple[Path, ...]) -> str:
     return path.name
 
 
-@lru_cache(maxsize=None)
+@cache
 def _file_digest(path: Path, stamp: tuple[int, int, int]) -> str:
     source = path.read_bytes()
     try:
@@ -65,12 +65,16 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 node.body = node.body[1:] or [ast.Pass()]
     return tree
 
 
-@lru_cache(maxsize=None)
+@cache
 def _imports(path: Path, stamp: tuple[int, int, int], roots: tuple[Path, ...]) -> tuple[Path, ...]:
     try:
         tree = ast.parse(path.read_bytes())

@@ -38,7 +38,9 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
 
 
-def _randn(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _randn(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     scale, shift = numbers or (1.0, 0.0)
     drawn = dtype if dtype.is_complex or dtype in _DIRECT else _wide(dtype)
     values = torch.randn(shape, dtype=drawn, generator=generator)
@@ -53,36 +55,54 @@ def _randn(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...
 _DIRECT = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
-def _uniform(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _uniform(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     low, high = numbers
     return torch.empty(shape, dtype=_wide(dtype)).uniform_(low, high, generator=generator).to(dtype)
 
 
-def _randint(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _randint(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     low, high = (int(number) for number in numbers)
     return torch.randint(low, high, shape, dtype=torch.int64, generator=generator).to(dtype)
 
 
-def _bernoulli(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _bernoulli(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.float32).bernoulli_(numbers[0], generator=generator).to(dtype)
 
 
-def _arange(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _arange(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     start, step = numbers or (0, 1)
     wide = torch.int64 if start == int(start) and step == int(step) else torch.float64
     count = torch.arange(math.prod(shape), dtype=wide)
-    return (count * (int(step) if wide == torch.int64 else step) + (int(start) if wide == torch.int64 else start)).to(dtype).reshape(shape)
+    return (
+        (count * (int(step) if wide == torch.int64 else step) + (int(start) if wide == torch.int64 else start))
+        .to(dtype)
+        .reshape(shape)
+    )
 
 
-def _perm(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _perm(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     return torch.randperm(math.prod(shape), generator=generator).to(dtype).reshape(shape)
 
 
 def _const(value: float) -> Callable[..., torch.Tensor]:
-    def make(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+    def make(
+        shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+    ) -> torch.Tensor:
         number = numbers[0] if numbers else value
         exact = dtype.is_floating_point or dtype.is_complex
-        return torch.full(shape, number if exact else int(number), dtype=_wide(dtype) if exact else torch.int64).to(dtype)
+        return torch.full(shape, number if exact else int(number), dtype=_wide(dtype) if exact else torch.int64).to(
+            dtype
+        )
 
     return make
 
@@ -90,25 +110,36 @@ def _const(value: float) -> Callable[..., torch.Tensor]:
 def _rope(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
     """cos or sin of position × frequency; the last dimension is two equal halves, the one before it is the position."""
 
-    def make(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+    def make(
+        shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+    ) -> torch.Tensor:
         theta = numbers[0] if numbers else 10000.0
         half = (shape[-1] + 1) // 2
         positions = torch.arange(shape[-2] if len(shape) > 1 else 1, dtype=torch.float64)
         frequencies = theta ** (-torch.arange(half, dtype=torch.float64) / half)
         table = function(torch.outer(positions, frequencies)).repeat(1, 2)[:, : shape[-1]]
-        return table.reshape((1,) * max(len(shape) - 2, 0) + table.shape).expand(*shape[:-2], *table.shape).reshape(shape).to(dtype)
+        return (
+            table.reshape((1,) * max(len(shape) - 2, 0) + table.shape)
+            .expand(*shape[:-2], *table.shape)
+            .reshape(shape)
+            .to(dtype)
+        )
 
     return make
 
 
 def _triangle(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def make(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+    def make(
+        shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+    ) -> torch.Tensor:
         return function(torch.ones(shape, dtype=torch.float32)).to(dtype)
 
     return make
 
 
-def _eye(shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator) -> torch.Tensor:
+def _eye(
+    shape: tuple[int, ...], dtype: torch.dtype, numbers: tuple[float, ...], generator: torch.Generator
+) -> torch.Tensor:
     return torch.eye(shape[-2], shape[-1]).expand(shape).to(dtype).clone()
 
 
@@ -151,7 +182,7 @@ def leaves(args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> I
 
 
 def replace(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The same structure with every tensor replaced by `change(tensor)`; a tensor that occurs twice stays one tensor."""
+    """The same structure with every tensor replaced by `change(tensor)`; one that occurs twice stays one tensor."""
     done: dict[int, torch.Tensor] = {}
 
     def visit(item: Any) -> Any:
@@ -224,6 +255,8 @@ def check_leaves(args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]
         if not isinstance(value, (torch.Tensor, *LEAVES)):
             raise CaseFailure(
                 Status.GOLDEN_FAILED,
-                f"The factory made {path} a {type(value).__module__}.{type(value).__qualname__}, which cannot be stored.",
-                "Allowed are tensors, numbers, strings, booleans, None, torch dtypes, and lists, tuples and dicts of these.",
+                f"The factory made {path} a {type(value).__module__}.{type(value).__qualname__}, which cannot be "
+                "stored.",
+                "Allowed are tensors, numbers, strings, booleans, None, torch dtypes, and lists, tuples and dicts of "
+                "these.",
             )

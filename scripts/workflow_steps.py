@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from snakemake.exceptions import WorkflowError
+from snakemake.exceptions import SpawnedJobError, WorkflowError
 
 from scripts import failures
 from scripts.errors import CaseFailure, GoldenprofError
@@ -25,6 +25,18 @@ STEP_MODULES = {
     "operator_report": ("operator_report",),
     "summary": ("summary",),
 }
+
+
+class ConfigurationError(WorkflowError):
+    """A user's mistake, shown by Snakemake as its sentence alone: it lists no frames where it sees no traceback."""
+
+    __traceback__ = None
+
+
+class StepFailed(SpawnedJobError):
+    """A step that has printed its own diagnosis: Snakemake adds which job failed, and nothing else."""
+
+    __traceback__ = None
 
 
 def begin(config: Mapping[str, Any]) -> Plan:
@@ -130,9 +142,10 @@ def _step(plan: Plan, wildcards: Any, name: str, log: str, work: Callable[[Plann
     except CaseFailure as failure:
         text = failures.write(planned, name, failure, Path(log))
         print(text, file=sys.stderr, flush=True)
-        raise WorkflowError(f"{planned.case.id}: {failure.status}: {failure.message}") from None
+        raise StepFailed(f"{planned.case.id}: {failure.status}") from None
     except GoldenprofError as error:
-        raise WorkflowError(str(error)) from None
+        print(error, file=sys.stderr, flush=True)
+        raise StepFailed(str(error)) from None
     failures.clear(planned)
 
 
@@ -141,4 +154,4 @@ def _explained(work: Callable[[], T]) -> T:
     try:
         return work()
     except GoldenprofError as error:
-        raise WorkflowError(str(error)) from None
+        raise ConfigurationError(str(error)) from None

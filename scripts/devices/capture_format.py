@@ -122,7 +122,17 @@ def _write_statistics(path: Path, statistics: Iterable[OpStatistic]) -> None:
     _write_rows(
         path,
         header,
-        ([r.op_type, r.core, r.count, microseconds(r.total_ns), microseconds(r.total_ns // r.count), f"{100 * r.total_ns / total:.3f}"] for r in rows),
+        (
+            [
+                r.op_type,
+                r.core,
+                r.count,
+                microseconds(r.total_ns),
+                microseconds(r.total_ns // r.count),
+                f"{100 * r.total_ns / total:.3f}",
+            ]
+            for r in rows
+        ),
     )
 
 
@@ -132,8 +142,32 @@ def _write_steps(path: Path, events: list[KernelEvent]) -> None:
         own = [event for event in events if event.step_id == step]
         start, end = own[0].start_ns, max(event.start_ns + event.duration_ns for event in own)
         computing = sum(event.duration_ns for event in own)
-        rows.append([0, step, microseconds(computing), "0", "0", "0", microseconds(max(end - start - computing, 0)), microseconds(end - start)])
-    _write_rows(path, ("Device_id", "Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free", "Stage"), rows)
+        rows.append(
+            [
+                0,
+                step,
+                microseconds(computing),
+                "0",
+                "0",
+                "0",
+                microseconds(max(end - start - computing, 0)),
+                microseconds(end - start),
+            ]
+        )
+    _write_rows(
+        path,
+        (
+            "Device_id",
+            "Step",
+            "Computing",
+            "Communication(Not Overlapped)",
+            "Overlapped",
+            "Communication",
+            "Free",
+            "Stage",
+        ),
+        rows,
+    )
 
 
 def _write_rows(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:

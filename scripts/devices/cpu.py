@@ -48,7 +48,16 @@ class CpuDevice:
         names = torch_events.kernel_names(ops)
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
         kernels = [
-            KernelEvent(torch_events.step_of(op.start_ns, steps), _full_name(op), op.name, "CPU", op.start_ns, op.self_ns, op.shapes, op.dtypes)
+            KernelEvent(
+                torch_events.step_of(op.start_ns, steps),
+                _full_name(op),
+                op.name,
+                "CPU",
+                op.start_ns,
+                op.self_ns,
+                op.shapes,
+                op.dtypes,
+            )
             for op in ops
             if op.name in names
         ]

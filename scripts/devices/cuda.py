@@ -59,7 +59,9 @@ class CudaDevice:
         events = self._profile.profiler.kineto_results.events()
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
         kernels = device_kernels(events, steps)
-        capture_format.write(capture.folder, kernels, device_statistics(self._profile, kernels), info(["CPU", "CUDA"], len(steps)))
+        capture_format.write(
+            capture.folder, kernels, device_statistics(self._profile, kernels), info(["CPU", "CUDA"], len(steps))
+        )
         return Capture(capture.folder, torch_events.regions(events))
 
 
@@ -69,7 +71,11 @@ def device_kernels(events: Iterable[Any], steps: list[Region]) -> list[KernelEve
     launchers = {op.correlation: op for op in torch_events.operators(events)}
     kernels = []
     for event in events:
-        if event.device_type() != torch.autograd.DeviceType.CUDA or event.is_user_annotation() or event.name().startswith(torch_events.LABEL_PREFIX):
+        if (
+            event.device_type() != torch.autograd.DeviceType.CUDA
+            or event.is_user_annotation()
+            or event.name().startswith(torch_events.LABEL_PREFIX)
+        ):
             continue
         launcher = launchers.get(event.linked_correlation_id())
         copy = event.name().startswith(("Memcpy", "Memset"))
@@ -119,4 +125,8 @@ def device_statistics(profiler: profile, kernels: list[KernelEvent]) -> list[OpS
             row = rows[signature[1], signature[2]]
             row[0] += share[signature] if counts.get(name) == sum(share[s] for s in signatures) else counts.get(name, 0)
             row[1] += totals.get(name, 0.0) * part
-    return [OpStatistic(op_type, core, int(count), round(total)) for (op_type, core), (count, total) in rows.items() if count]
+    return [
+        OpStatistic(op_type, core, int(count), round(total))
+        for (op_type, core), (count, total) in rows.items()
+        if count
+    ]

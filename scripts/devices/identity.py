@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class DeviceIdentity:
         return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def resolve(setting: str) -> DeviceIdentity:
     """The device that `setting` (`auto`, `cpu`, `cuda`, `cuda:1`, `npu`, `npu:0`) means here.
 
@@ -107,7 +107,7 @@ def package_version(package: str) -> str:
         return ""
 
 
-@lru_cache(maxsize=None)
+@cache
 def survey(kind: str) -> Survey:
     """What this machine has of one kind of device."""
     return {"cpu": _survey_cpu, "cuda": _survey_cuda, "npu": _survey_npu}[kind]()
@@ -139,7 +139,13 @@ def _survey_cuda() -> Survey:
     if not build:
         return Survey("cuda", (), looked_for=f"{looked}; the GPU is there but torch is a build without CUDA.")
     visible = _visible([line[0] for line in lines], os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return Survey("cuda", tuple(lines[i][1] for i in visible), driver=lines[0][2], toolkit=build, looked_for=f"{looked}; CUDA_VISIBLE_DEVICES hides every GPU.")
+    return Survey(
+        "cuda",
+        tuple(lines[i][1] for i in visible),
+        driver=lines[0][2],
+        toolkit=build,
+        looked_for=f"{looked}; CUDA_VISIBLE_DEVICES hides every GPU.",
+    )
 
 
 def _visible(uuids: list[str], setting: str | None) -> list[int]:
@@ -148,7 +154,11 @@ def _visible(uuids: list[str], setting: str | None) -> list[int]:
         return list(range(len(uuids)))
     chosen: list[int] = []
     for entry in (part.strip() for part in setting.split(",")):
-        match = [i for i, uuid in enumerate(uuids) if entry == str(i) or (entry.startswith("GPU-") and uuid.startswith(entry))]
+        match = [
+            i
+            for i, uuid in enumerate(uuids)
+            if entry == str(i) or (entry.startswith("GPU-") and uuid.startswith(entry))
+        ]
         if len(match) != 1:
             break
         chosen += match
@@ -170,7 +180,9 @@ def _survey_npu() -> Survey:
         return Survey("npu", (), looked_for="looked for the package torch_npu, which is not installed (extra `npu`).")
     answer = _probe_npu()
     if "error" in answer:
-        return Survey("npu", (), looked_for=f"torch_npu is installed, but the Ascend runtime does not answer: {answer['error']}.")
+        return Survey(
+            "npu", (), looked_for=f"torch_npu is installed, but the Ascend runtime does not answer: {answer['error']}."
+        )
     return Survey(
         "npu",
         tuple([answer["soc"]] * answer["devices"]),
@@ -198,7 +210,12 @@ def _cann_version() -> str:
     if not home:
         return ""
     arch = f"{platform.machine()}-linux"
-    places = [Path(home, arch, "ascend_toolkit_install.info"), Path(home, "ascend_toolkit_install.info"), Path(home, "version.cfg"), Path(home, "version.info")]
+    places = [
+        Path(home, arch, "ascend_toolkit_install.info"),
+        Path(home, "ascend_toolkit_install.info"),
+        Path(home, "version.cfg"),
+        Path(home, "version.info"),
+    ]
     return next((version for version in map(_first_version, places) if version), "")
 
 

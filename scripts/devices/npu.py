@@ -45,8 +45,8 @@ class NpuDevice:
             raise CaseFailure(
                 Status.DEVICE_UNAVAILABLE,
                 f"{identity.name} cannot be used: {_first_line(error)}",
-                "See whether `npu-smi info` lists the device, whether another process holds it, and whether the versions of "
-                "driver, CANN, torch and torch_npu belong together.",
+                "See whether `npu-smi info` lists the device, whether another process holds it, and whether the "
+                "versions of driver, CANN, torch and torch_npu belong together.",
             ) from error
 
     def info(self) -> DeviceInfo:
@@ -120,8 +120,8 @@ def _only_capture(target: Path) -> Path:
             Status.PROFILER_FAILED,
             f"The profiler was to leave one *_ascend_pt folder in {target}; there are {len(found)}"
             f"{': ' + ', '.join(path.name for path in found) if found else ''}.",
-            "The profiler did not start or did not stop: check the versions of torch_npu and CANN, that the folder is writable "
-            "by its owner alone, and that the disk is not full. The log has the profiler's own words.",
+            "The profiler did not start or did not stop: check the versions of torch_npu and CANN, that the folder is "
+            "writable by its owner alone, and that the disk is not full. The log has the profiler's own words.",
         )
     return found[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,7 +15,19 @@ from scripts.devices.base import GOLDEN_LABEL
 STEP_LABEL = "goldenprof::step"
 LABEL_PREFIX = "goldenprof::"
 # Operators that only make or change a tensor's metadata although their schema does not say "view".
-_METADATA = ("aten::_unsafe_view", "aten::unsqueeze_", "aten::squeeze_", "aten::as_strided_", "aten::transpose_", "aten::t_", "aten::detach_", "aten::set_", "aten::resize_", "aten::lift_fresh", "aten::_lazy_clone")
+_METADATA = (
+    "aten::_unsafe_view",
+    "aten::unsqueeze_",
+    "aten::squeeze_",
+    "aten::as_strided_",
+    "aten::transpose_",
+    "aten::t_",
+    "aten::detach_",
+    "aten::set_",
+    "aten::resize_",
+    "aten::lift_fresh",
+    "aten::_lazy_clone",
+)
 _ALLOCATIONS = ("aten::empty", "aten::new_empty", "aten::_empty_affine_quantized")
 
 
@@ -47,9 +59,23 @@ def operators(events: Iterable[Any]) -> list[OpEvent]:
     """Every operator call of the host's threads, in order of start, linked to its caller."""
     found: list[OpEvent] = []
     open_calls: dict[int, list[OpEvent]] = {}
-    host = (e for e in events if e.device_type() == torch.autograd.DeviceType.CPU and not e.is_user_annotation() and "::" in e.name() and not e.is_async())
+    host = (
+        e
+        for e in events
+        if e.device_type() == torch.autograd.DeviceType.CPU
+        and not e.is_user_annotation()
+        and "::" in e.name()
+        and not e.is_async()
+    )
     for event in sorted(host, key=lambda e: (e.start_ns(), -e.duration_ns())):
-        op = OpEvent(event.name(), event.start_ns(), event.start_ns() + event.duration_ns(), _shapes(event.shapes()), tuple(event.dtypes()), event.correlation_id())
+        op = OpEvent(
+            event.name(),
+            event.start_ns(),
+            event.start_ns() + event.duration_ns(),
+            _shapes(event.shapes()),
+            tuple(event.dtypes()),
+            event.correlation_id(),
+        )
         stack = open_calls.setdefault(event.start_thread_id(), [])
         while stack and stack[-1].end_ns < op.end_ns:
             stack.pop()
@@ -82,20 +108,23 @@ def step_of(start_ns: int, steps: list[Region]) -> int | None:
     return next((step.step_id for step in steps if step.start_ns <= start_ns <= step.end_ns), None)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _registered(dispatch_key: str) -> frozenset[str]:
     """Names (without overload) of the operators that have a kernel for a dispatch key."""
-    return frozenset(name.partition(".")[0] for name in torch._C._dispatch_get_registrations_for_dispatch_key(dispatch_key))
+    return frozenset(
+        name.partition(".")[0] for name in torch._C._dispatch_get_registrations_for_dispatch_key(dispatch_key)
+    )
 
 
-@lru_cache(maxsize=None)
+@cache
 def only_moves_metadata(name: str) -> bool:
     """Whether an operator is a view or an allocation: it computes nothing."""
     if name.startswith(_ALLOCATIONS) or name in _METADATA:
         return True
     schemas = torch._C._jit_get_schemas_for_operator(name)
     return bool(schemas) and all(
-        schema.returns and all(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
+        schema.returns
+        and all(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
         for schema in schemas
     )
 

@@ -62,8 +62,6 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
     print(f"{step} of {planned.case.id}, key {planned.key}", flush=True)
     roots = (ROOT, Path.cwd())
     try:
-        if planned.problem:
-            raise CaseFailure(Status.DEVICE_UNAVAILABLE, planned.problem, "`goldenprof doctor` says what is there and what is missing.")
         if step == "make_inputs":
             phase("running")
             make_inputs.run(planned.case, planned.key, planned.folder, roots)
@@ -74,10 +72,17 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
         return Message("result", failure.message, failure.status, failure.advice)
     except (GoldenprofError, OSError, MemoryError) as error:
         traceback.print_exc()
-        return Message("result", f"{type(error).__name__}: {error}", Status.PROFILER_FAILED, "The log has the whole traceback.")
+        return Message(
+            "result", f"{type(error).__name__}: {error}", Status.PROFILER_FAILED, "The log has the whole traceback."
+        )
     except BaseException as error:  # SystemExit, KeyboardInterrupt of the golden, or a fault of this program
         traceback.print_exc()
-        return Message("result", f"{step} ended with {type(error).__name__}: {error}", _blame(error), "The log has the whole traceback.")
+        return Message(
+            "result",
+            f"{step} ended with {type(error).__name__}: {error}",
+            _blame(error),
+            "The log has the whole traceback.",
+        )
     print(f"{step} took {time.monotonic() - started:.3f} s", flush=True)
     return Message("result", status=Status.OK)
 

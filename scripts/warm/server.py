@@ -200,7 +200,9 @@ class Server:
             failures.clear(job.planned)
             return Answer(0, "")
         failure = _timeout(job) if job.timed_out else _died(job, exit_code) if result is None else _failed(result)
-        return Answer(failure.status.exit_code, failures.write(job.planned, job.request.step, failure, Path(job.request.log)))
+        return Answer(
+            failure.status.exit_code, failures.write(job.planned, job.request.step, failure, Path(job.request.log))
+        )
 
 
 def _failed(result: Message) -> CaseFailure:
@@ -221,10 +223,15 @@ def _timeout(job: Job) -> CaseFailure:
 def _died(job: Job, exit_code: int) -> CaseFailure:
     from scripts import diagnosis
 
-    how = f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended itself with exit code {exit_code}"
+    how = (
+        f"was killed by {signal.Signals(-exit_code).name}"
+        if exit_code < 0
+        else f"ended itself with exit code {exit_code}"
+    )
     return CaseFailure(
         Status.GOLDEN_FAILED,
-        f"The process of {job.planned.case.id} {how} in step {job.request.step} (phase: {job.phase}) before it gave a result.",
+        f"The process of {job.planned.case.id} {how} in step {job.request.step} (phase: {job.phase}) "
+        "before it gave a result.",
         str(diagnosis.diagnose_exit(exit_code)),
     )
 
@@ -254,7 +261,7 @@ _warmed: set[str] = set()
 
 
 def _warm_up(planned: PlannedCase) -> None:
-    """Pay once, before the first fork, for what every child needs: torch, its profiler's first start, the CPU's noise."""
+    """Pay once, before the first fork, for what every child needs: torch, its profiler's start, the CPU's noise."""
     import torch
 
     if "torch" not in _warmed:
