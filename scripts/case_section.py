@@ -8,8 +8,9 @@ from decimal import Decimal
 from statistics import median
 
 from scripts.artifacts import CrossCheck, OpRow, PerfRecord, PipeRow
+from scripts.call_text import dtypes, shapes
 from scripts.errors import ArtifactError, CaseFailure
-from scripts.formatting import column_us, decimals_of, dtypes, percent, plural, shapes, us
+from scripts.formatting import column_us, decimals_of, percent, plural, us
 from scripts.status import Status
 
 MEAN_DECIMALS = 3  # of a mean duration: a nanosecond
@@ -136,7 +137,10 @@ def _op_lines(ops: list[OpRow], decimals: int) -> tuple[OpLine, ...]:
     mean_decimals = min(decimals_of(means), MEAN_DECIMALS)
     return tuple(
         OpLine(
-            f"{row.op} ({row.core})" if seen[row.op] > 1 else row.op, row.count, us(row.mean_us, mean_decimals), total
+            f"{row.op} ({row.core or 'no core'})" if seen[row.op] > 1 else row.op,
+            row.count,
+            us(row.mean_us, mean_decimals),
+            total,
         )
         for row, total in zip(ops, column_us([row.total_us for row in ops], decimals), strict=True)
     )
@@ -148,9 +152,8 @@ def _rows_check(perf: PerfRecord) -> CheckLine:
     kept = perf.all_rows_us - perf.dropped_us
     decimals = decimals_of([perf.all_rows_us, perf.dropped_us])
     result = f"{us(perf.all_rows_us, decimals)} − {us(perf.dropped_us, decimals)} = {us(kept, decimals)}"
-    if n > 1:
-        result += f" over {n} iterations, as the sum of their totals"
-    return CheckLine("Cross-check (all rows − dropped rows)", f"{result}: agrees")
+    result += f" over {n} iterations: agrees with the sum of their totals" if n > 1 else ": agrees"
+    return CheckLine("Cross-check (all rows − dropped rows)", result)
 
 
 def _independent_check(check: CrossCheck) -> CheckLine:

@@ -54,6 +54,16 @@ PRECONDITION = Advice(
     "The golden checks its arguments, and the case's inputs do not satisfy the check.",
     f"Read the check where the traceback ends and give inputs that satisfy it. {FACTORY}",
 )
+ARGUMENTS = Advice(
+    "arguments",
+    "The golden was called with arguments that its signature does not take, or without one that it needs.",
+    "Compare the names under `inputs`, `scalars` and `kwargs` in cases.yaml with the golden's signature.",
+)
+IMPORT = Advice(
+    "import",
+    "The golden file imports something that this Python environment does not have.",
+    "Install it into the environment that runs the pipeline, or remove the import if the golden does not need it.",
+)
 OTHER = Advice(
     "other",
     "The golden does not accept these inputs; values drawn at random may break a rule that it relies on.",
@@ -74,7 +84,7 @@ SHORT_CUT = Advice(
     "short_cut",
     "The time is far below what the shapes ask for: the golden probably returned early and skipped its core path.",
     "Choose inputs that take the core path. A compressor that works once every `ratio` tokens, for instance, needs "
-    "`start_pos = ratio - 2`, so that `(start_pos + i + 1) % ratio == 0` holds for one of two tokens i = 0, 1.",
+    "`(start_pos + i + 1) % ratio == 0` for one of its tokens i: `start_pos = [ratio - 2]` gives that at i = 1.",
 )
 PATHS_DISAGREE = Advice(
     "paths_disagree",
@@ -124,6 +134,10 @@ def diagnose_exception(type_name: str, message: str) -> Advice:
         return INDEX
     if name in ("ValueError", "AssertionError"):
         return PRECONDITION
+    if name in ("ImportError", "ModuleNotFoundError"):
+        return IMPORT
+    if name == "TypeError" and _has(r"\bargument", message):
+        return ARGUMENTS
     if name in ("RuntimeError", "AcceleratorError", "NotImplementedError"):
         if _has(DEVICE_SIGNS, message):
             return DEVICE

@@ -1,4 +1,4 @@
-"""How numbers, names and calls are written in reports: exact digits, safe Markdown.
+"""How numbers and text are written in reports: exact digits, safe Markdown.
 
 Whatever a template prints is escaped unless it is `Markdown`, so that nothing from a capture, a configuration or an
 exception can break a table or reach a browser as HTML.
@@ -9,19 +9,17 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import urllib.parse
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from scripts.artifacts import TensorInfo
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_DECIMALS = 6  # a picosecond: no profiler's clock is finer
-MOST_ITEMS = 12  # of one list in an input's description
 
 
 class Markdown(str):
@@ -67,10 +65,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def _exponent(value: Decimal) -> int:
-    exponent = value.normalize().as_tuple().exponent
-    if not isinstance(exponent, int):
+    if not value.is_finite():
         raise ValueError(f"{value} is no duration: a finite number of microseconds is needed.")
-    return exponent
+    return int(value.normalize().as_tuple().exponent)
 
 
 # ---------------------------------------------------------------- text
@@ -92,20 +89,20 @@ def md(text: object) -> Markdown:
         return text
     escaped = re.sub(r"&(?=#?\w+;)", "&amp;", one_line(text).replace("\\", "\\\\")).replace("<", "&lt;")
     escaped = re.sub(r"([`|*~$])", r"\\\1", escaped)
-    escaped = re.sub(r"\](?=[(\[])", r"\\]", escaped)  # only then would it be a link
+    escaped = re.sub(r"\](?=[(\[:])", r"\\]", escaped)  # only then would it be a link
     escaped = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", escaped)  # inside a word `_` means nothing
     escaped = re.sub(r"^(?=>|--|[-+](\s|$)|#+(\s|$))", r"\\", escaped)  # a quote, rule, list or heading …
     return Markdown(re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", escaped))  # … or numbered list, if it began a line
 
 
-def code(text: object, in_table: bool = False) -> Markdown:
-    """`text` as a code span; inside a table a pipe still ends the cell and is escaped."""
+def code(text: object) -> Markdown:
+    """`text` as a code span, outside of tables: inside one, a pipe would end the cell."""
     line = one_line(text)
     if not line:
         return Markdown("")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if "`" in (line[0], line[-1]) else ""
-    return Markdown(fence + pad + (line.replace("|", "\\|") if in_table else line) + pad + fence)
+    return Markdown(fence + pad + line + pad + fence)
 
 
 def code_block(text: str, language: str = "") -> Markdown:
@@ -117,7 +114,8 @@ def code_block(text: str, language: str = "") -> Markdown:
 
 def link(text: str, target: str) -> Markdown:
     """A link to a file beside the report."""
-    return Markdown(f"[{md(text)}](<{re.sub(r'[<>]', '', one_line(target))}>)")
+    label = re.sub(r"\\.|[\[\]]", lambda found: found[0] if len(found[0]) > 1 else f"\\{found[0]}", md(text))
+    return Markdown(f"[{label}]({urllib.parse.quote(target, errors='replace')})")
 
 
 def _visible(line: str) -> str:
@@ -126,65 +124,6 @@ def _visible(line: str) -> str:
         return line
     hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return "".join(f"\\u{ord(char):04x}" if unicodedata.category(char) in hidden else char for char in line)
-
-
-# ---------------------------------------------------------------- calls
-
-
-def shapes(tensors: Sequence[TensorInfo], scalars: Mapping[str, Any]) -> str:
-    """The call's shapes as the report writes them: `{q: (2, 8), kv: [(2, 8), (2, 8)], causal: True}`."""
-    return _call(tensors, scalars, lambda tensor: str(tuple(tensor.shape)), repr)
-
-
-def dtypes(tensors: Sequence[TensorInfo], scalars: Mapping[str, Any]) -> str:
-    """The call's dtypes: `{q: torch.bfloat16, causal: bool}`."""
-    return _call(tensors, scalars, lambda tensor: f"torch.{tensor.dtype}", lambda value: type(value).__name__)
-
-
-def _call(
-    tensors: Sequence[TensorInfo],
-    scalars: Mapping[str, Any],
-    tensor_text: Callable[[TensorInfo], str],
-    scalar_text: Callable[[Any], str],
-) -> str:
-    tree: dict[str | int, Any] = {}
-    for tensor in tensors:
-        _put(tree, tensor.name, tensor_text(tensor))
-    for name, value in scalars.items():
-        _put(tree, name, scalar_text(value))
-    return _node(tree, braces=True)
-
-
-def _put(tree: dict[str | int, Any], path: str, leaf: str) -> None:
-    """Hang `leaf` under its path: `kv[1]` is item 1 of `kv`, `state.k` and `state['k']` are the entry `k` of `state`."""
-    steps: list[str | int] = []
-    for index, key, name in re.findall(r"\[(\d+)\]|\[([^\]]*)\]|([^.\[\]]+)", path):
-        steps.append(int(index) if index else key.strip("'\"") or name)
-    for step in steps[:-1]:
-        below = tree.setdefault(step, {})
-        if not isinstance(below, dict):
-            break
-        tree = below
-    else:
-        tree[steps[-1] if steps else path] = leaf
-
-
-def _node(node: dict[str | int, Any] | str, braces: bool = False) -> str:
-    if isinstance(node, str):
-        return node
-    if not braces and sorted(node, key=str) == sorted(range(len(node)), key=str):
-        return "[" + ", ".join(_folded([_node(node[i]) for i in range(len(node))])) + "]"
-    return "{" + ", ".join(_folded([f"{name}: {_node(below)}" for name, below in node.items()], 10**6)) + "}"
-
-
-def _folded(items: list[str], most: int = MOST_ITEMS) -> list[str]:
-    """A long list made short: `(2, 8) × 64` for equal items, else its two ends."""
-    if len(items) > 4 and len(set(items)) == 1:
-        return [f"{items[0]} × {len(items)}"]
-    if len(items) <= most:
-        return items
-    half = most // 2
-    return [*items[:half], f"… {len(items) - 2 * half} more …", *items[-half:]]
 
 
 # ---------------------------------------------------------------- templates
@@ -197,7 +136,7 @@ def template(name: str) -> Template:
 
 
 @functools.cache
-def _environment() -> Any:
+def _environment() -> Environment:
     import jinja2
 
     environment = jinja2.Environment(
@@ -209,5 +148,5 @@ def _environment() -> Any:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    environment.filters.update(code=code, cell=functools.partial(code, in_table=True), block=code_block)
+    environment.filters.update(code=code, block=code_block)
     return environment

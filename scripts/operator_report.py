@@ -12,7 +12,8 @@ from scripts.artifacts import PerfRecord
 from scripts.case_section import CaseSection, case_section
 from scripts.errors import ArtifactError
 from scripts.formatting import Markdown, link, md, percent, plural, template, us
-from scripts.report import SpreadLine, notes, spread_line, status_detail, title, warnings
+from scripts.report import notes, status_detail, title, warnings
+from scripts.report_tables import SpreadLine, spread_decimals, spread_line
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,15 @@ def render(operator: str, records: Sequence[PerfRecord]) -> str:
     """
     strangers = [record.profile.operator for record in records if record.profile.operator != operator]
     if strangers or not records:
-        found = f"a case of {strangers[0]}" if strangers else "no case"
+        given = f"a case of {strangers[0]}" if strangers else "no case"
         raise ArtifactError(
-            f"The report of {operator} was given {found}; it needs one perf.json or more of {operator}."
+            f"The report of {operator} was given {given}; it needs one perf.json or more of {operator}."
         )
     sections = [case_section(record) for record in records]
     profiles = [record.profile for record in records]
     warned = [CaseWarnings(record.profile.case, found) for record in records if (found := warnings(record))]
     if differing := _differences(records):
-        warned.insert(0, CaseWarnings("between cases", differing))
+        warned.insert(0, CaseWarnings("all cases", differing))
     return template("operator_report.md.j2").render(
         title=title(operator, "/".join(dict.fromkeys(profile.device.kind for profile in profiles))),
         stand_in=any(profile.device.stand_in for profile in profiles),
@@ -80,7 +81,7 @@ def _case_line(record: PerfRecord, section: CaseSection) -> CaseLine:
     profile = record.profile
     return CaseLine(
         link=link(profile.case, f"{profile.operator}/{profile.case}.md"),
-        spread=spread_line(profile.case, record.device_total, section.decimals),
+        spread=spread_line(profile.case, record.device_total, spread_decimals([record.device_total], section.decimals)),
         span=us(record.device_span.median_us, section.decimals),
         busy=percent(record.busy_share),
         host_wall=us(record.host_wall.median_us, 1) if record.host_wall else "–",
@@ -106,12 +107,12 @@ def _differences(records: Sequence[PerfRecord]) -> list[str]:
     found = []
     profiles = [record.profile for record in records]
     facts = {"device model": [profile.device.model for profile in profiles], "cache": [p.cache for p in profiles]}
-    for name in dict.fromkeys(name for profile in profiles for name in profile.versions):
-        facts[name] = [profile.versions.get(name, "none") for profile in profiles]
-    for name, values in facts.items():
+    for version in dict.fromkeys(version for profile in profiles for version in profile.versions):
+        facts[version] = [profile.versions.get(version, "none") for profile in profiles]
+    for fact, values in facts.items():
         if len(set(values)) > 1:
-            listed = _per_case(list(zip((profile.case for profile in profiles), values, strict=True)))
-            found.append(f"The cases were measured with different {name}: {listed}.")
+            listed = _per_case([(profile.case, value) for profile, value in zip(profiles, values, strict=True)])
+            found.append(f"The cases differ in {fact}, so their times are not comparable: {listed}.")
     return found
 
 

@@ -110,7 +110,7 @@ def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path) -> None:
     """
     rows = [row_of(entry) for entry in _by_family(entries)]
     artifacts.write_bytes(table, to_csv(rows).encode())
-    artifacts.write_bytes(markdown, render(rows, markdown.parent).encode())
+    artifacts.write_bytes(markdown, render(rows, markdown.parent, table.name).encode())
 
 
 def row_of(entry: SummaryEntry) -> SummaryRow:
@@ -180,20 +180,21 @@ def to_csv(rows: Sequence[SummaryRow]) -> str:
     return str(frame.astype(counts).to_csv(index=False, lineterminator="\n"))
 
 
-def render(rows: Sequence[SummaryRow], folder: Path = Path("reports")) -> str:
-    """The rows as a Markdown page that lies in `folder`, from which its links lead."""
+def render(rows: Sequence[SummaryRow], folder: Path, table: str) -> str:
+    """The rows as a Markdown page that lies in `folder`, from which its links lead, beside the CSV named `table`."""
     good = [row for row in rows if row.status == Status.OK]
     slowest = sorted(good, key=lambda row: -Decimal(row.e2e_us))[:MOST_NAMED]
     repeated = [row for row in good if row.relative_iqr is not None and (row.iterations or 0) > 2]
     noisiest = sorted(repeated, key=lambda row: -(row.relative_iqr or 0))[:MOST_NAMED]
     return template("summary.md.j2").render(
+        table=link(table, table),
         total=plural(len(rows), "case"),
         statuses=_counted(rows),
         devices=", ".join(dict.fromkeys(f"{row.device} ({row.device_model})" for row in rows if row.device)),
         stand_in=any(row.stand_in for row in rows),
         model=", ".join(dict.fromkeys(row.device_model for row in rows if row.stand_in)),
-        slowest=[Named(_name(row, folder, full=True), us(Decimal(row.e2e_us))) for row in slowest],
-        noisiest=[Named(_name(row, folder, full=True), percent(row.relative_iqr or 0)) for row in noisiest],
+        slowest=[Named(_name(row, folder), us(Decimal(row.e2e_us))) for row in slowest],
+        noisiest=[Named(_name(row, folder), percent(row.relative_iqr or 0)) for row in noisiest],
         failed=[row for row in rows if row.status not in (Status.OK, Status.SKIPPED)],
         skipped=[row for row in rows if row.status == Status.SKIPPED],
         families=[
@@ -207,7 +208,7 @@ def render(rows: Sequence[SummaryRow], folder: Path = Path("reports")) -> str:
 def _line(row: SummaryRow, folder: Path) -> CaseLine:
     measured = bool(row.e2e_us)
     return CaseLine(
-        name=_name(row, folder, full=True),
+        name=_name(row, folder),
         tier=row.tier,
         status=md(row.status) if row.status == Status.OK else Markdown(f"**{md(row.status)}**"),
         device=row.device or "–",
@@ -220,9 +221,8 @@ def _line(row: SummaryRow, folder: Path) -> CaseLine:
     )
 
 
-def _name(row: SummaryRow, folder: Path, full: bool) -> Markdown:
-    name = row.id if full else row.case
-    return link(name, Path(os.path.relpath(row.report, folder)).as_posix()) if row.report else md(name)
+def _name(row: SummaryRow, folder: Path) -> Markdown:
+    return link(row.id, Path(os.path.relpath(row.report, folder)).as_posix()) if row.report else md(row.id)
 
 
 def _by_family(entries: Sequence[SummaryEntry]) -> list[SummaryEntry]:
