@@ -84,7 +84,21 @@ def operators(events: Iterable[Any]) -> list[OpEvent]:
             stack[-1].children.append(op)
         stack.append(op)
         found.append(op)
-    return found
+    return [op for op in found if not _joins_its_caller(op)]
+
+
+def _joins_its_caller(op: OpEvent) -> bool:
+    """Whether an operator only is its caller once more, in another overload: then both are one call.
+
+    `aten::div_(Tensor, number)` calls `aten::div_(Tensor, Tensor)`; torch's own averages count that once, too.
+    """
+    caller = op.parent
+    if caller is None or caller.name != op.name or len(caller.children) != 1:
+        return False
+    caller.children = op.children
+    for child in op.children:
+        child.parent = caller
+    return True
 
 
 def _shapes(shapes: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
