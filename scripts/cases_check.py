@@ -71,7 +71,7 @@ class Checker:
                 return
             siblings = [entry.name for entry in path.parent.glob("*.py")]
         except OSError as error:
-            self._note(at, f"{names.quote(golden)} cannot be looked at: {error.strerror}.")
+            self._note(at, f"{names.quote(golden)} cannot be looked at: {error.strerror}. Correct the path.")
             return
         hint = names.did_you_mean(path.name, siblings) or " Write the file or correct the path."
         self._note(at, f"there is no file {names.quote(golden)} in {self._root}.{hint}")

@@ -1,6 +1,6 @@
 """Reading cases.yaml into `Case`s, or refusing it with every mistake in it.
 
-`python -m scripts.cases_file --doc` prints the table of keys that docs/cases.md holds.
+`python -m scripts.cases_file --doc` prints the tables of keys and recipes that docs/cases.md holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN_KEY = re.compile(r"[\w-]+")
 _FLOATS = ("noise_mib", "timeout_s")
 
 
-def load(path: Path, overrides: Mapping[str, Any] = {}, root: Path | None = None) -> list[Case]:
+def load(path: Path, overrides: Mapping[str, Any] | None = None, root: Path | None = None) -> list[Case]:
     """Read all cases of `path`, in the order of the file.
 
     `overrides` are settings from the command line; they hold for every case, whatever the file says, and their text
@@ -33,7 +33,10 @@ def load(path: Path, overrides: Mapping[str, Any] = {}, root: Path | None = None
     document = yaml_file.read(path)
     if document.value is None:
         raise ConfigError(f"{path} is empty. It needs `operators:` with at least one operator and one case.")
-    typed = {name: yaml_values.scalar(value) if isinstance(value, str) else value for name, value in overrides.items()}
+    typed = {
+        name: yaml_values.scalar(value) if isinstance(value, str) else value
+        for name, value in (overrides or {}).items()
+    }
     mistakes = [
         *(f"--config: {_dotted(key)}{message}" for key, message in _override_problems(typed)),
         *(
@@ -63,7 +66,7 @@ def _file_problems(document: Document, root: Path) -> list[Problem]:
     checker = Checker(root, [key for key, _ in refused])
     checker.check(document.value)
     found = [Problem(document.line(key), key, message) for key, message in (*refused, *checker.found)]
-    return sorted([*document.problems, *found], key=lambda problem: problem.line)
+    return sorted([*document.problems, *found], key=lambda problem: (problem.line, _dotted(problem.key)))
 
 
 def _listed(path: Path, mistakes: list[str]) -> str:
@@ -147,7 +150,7 @@ def _tensor(entry: dict[str, Any]) -> TensorSpec:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table of keys for `--doc`."""
+    """Print the tables for `--doc`."""
     if arguments != ["--doc"]:
         print("Usage: python -m scripts.cases_file --doc", file=sys.stderr)
         return 2

@@ -11,7 +11,7 @@ from typing import Any
 import fastjsonschema
 import jsonschema
 
-from scripts import dtypes, names, yaml_file, yaml_values
+from scripts import dtypes, inits, names, yaml_file, yaml_values
 from scripts.yaml_values import Key
 
 SCHEMA_PATH = Path(__file__).resolve().parent.parent / "config" / "cases.schema.yaml"
@@ -173,7 +173,7 @@ def _resolved(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def table() -> str:
-    """The keys of cases.yaml as Markdown tables, one per level."""
+    """The keys of cases.yaml as Markdown tables, one per level, and the init recipes."""
     definitions = schema()["definitions"]
     settings = definitions["settings"]["properties"]
     levels = (
@@ -183,7 +183,10 @@ def table() -> str:
         ("A tensor", definitions["tensor"], ()),
         ("Settings: under `defaults`, in an operator or in a case", definitions["settings"], ()),
     )
-    return "\n\n".join(_level(title, entry, skipped) for title, entry, skipped in levels) + "\n"
+    recipes = ["### Init recipes", "", "| init | values |", "| --- | --- |"]
+    recipes += [f"| `{form}` | {meaning} |" for form, meaning in inits.FORMS]
+    parts = [_level(title, entry, skipped) for title, entry, skipped in levels]
+    return "\n\n".join([*parts, "\n".join(recipes)]) + "\n"
 
 
 def _level(title: str, level: dict[str, Any], skipped: Any) -> str:
@@ -192,14 +195,15 @@ def _level(title: str, level: dict[str, Any], skipped: Any) -> str:
         if key in skipped:
             continue
         entry = _resolved(raw)
-        default = (
-            "required"
-            if key in level.get("required", ())
-            else f"`{json.dumps(entry['default'])}`"
-            if "default" in entry
-            else ""
-        )
+        default = "required" if key in level.get("required", ()) else ""
+        if "default" in entry:
+            default = f"`{_yaml(entry['default'])}`"
         rows.append(f"| `{key}` | {allowed_values(entry)} | {default} | {entry.get('description', '')} |")
     if skipped:
         rows.append("| any setting | see below | that of the level above | Overrides the setting here. |")
     return "\n".join(rows)
+
+
+def _yaml(value: Any) -> str:
+    """A default as one would write it."""
+    return value if isinstance(value, str) else json.dumps(value)

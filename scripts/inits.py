@@ -18,13 +18,15 @@ Number = int | float
 
 # (form, meaning); the grammar as users see it, in errors and in docs/cases.md.
 FORMS: tuple[tuple[str, str], ...] = (
-    ("randn", "standard normal; `randn*0.02` scaled, `randn*0.02+1.0` scaled and shifted"),
+    ("randn", "standard normal"),
+    ("randn*0.02+1.0", "normal, scaled and shifted; either part may stand alone, and the shift may be negative"),
     ("uniform(a,b)", "uniform between a and b; short form `u(a,b)`"),
     ("randint(a,b)", "whole numbers from a up to b-1; short form `ri(a,b)`"),
     ("zeros", "0 everywhere"),
     ("ones", "1 everywhere"),
     ("const(v)", "v everywhere; v may be `2^-6`, `nan` or `inf`; a bare number means the same"),
-    ("arange", "0, 1, 2, … over the flattened tensor; `arange(start,step)`"),
+    ("arange", "0, 1, 2, … over the flattened tensor"),
+    ("arange(start,step)", "start, start+step, … likewise"),
     ("perm", "a permutation of 0..n-1 for a tensor of n elements"),
     ("bernoulli(p)", "1 (True) with probability p, else 0"),
     (
