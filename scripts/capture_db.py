@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.errors import CaseFailure
-from scripts.kernel_table import UNKNOWN, Coded, KernelTable
+from scripts.kernel_table import UNKNOWN, Coded, KernelTable, unquoted
 from scripts.status import Status
 
 _KERNELS = """
@@ -67,18 +67,17 @@ def _read(connection: sqlite3.Connection, path: Path) -> KernelTable:
         paths=(path,),
         kind="db",
         first_rows=(0,),
-        has_steps=bool(steps),
         step_id=_steps(start, steps),
         device=Coded.of(None if cell is None else str(cell) for cell in device),
         stream=Coded.of(None if cell is None else str(cell) for cell in stream),
         name=_text(name),
         op=_text(op),
         core=_text(core),
-        input_shapes=Coded.of(None if cell is None or cell in UNKNOWN else cell.strip('"') for cell in shapes),
+        input_shapes=Coded.of(None if cell is None or cell in UNKNOWN else unquoted(cell) for cell in shapes),
         blocks=Coded.of(block),
         start_ns=start_ns,
         duration_ps=(np.array(end, np.int64) - start_ns) * 1000,
-        wait_ps=None,
+        wait_us=None,
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.artifacts import CrossCheck
-from scripts.attribution import COMMUNICATION_CORES
+from scripts.assignment import is_communication
 from scripts.errors import CaseFailure
 from scripts.kernel_table import KernelTable, microseconds
 from scripts.statistics import plain
@@ -41,7 +41,7 @@ def check(table: KernelTable) -> CrossCheck:
 
     Raises CaseFailure(INCOMPLETE) naming what differs, when it does.
     """
-    rows = ~table.core.where(lambda core: core.upper() in COMMUNICATION_CORES)
+    rows = ~table.core.where(is_communication)
     ours = table.total_us(rows)
     folder = table.paths[0].parent
     statistics = sorted(folder.glob("op_statistic*.csv"))
@@ -89,7 +89,7 @@ def _statistics(path: Path, devices: set[str]) -> dict[tuple[str, str], _Sum]:
     for line, row in _rows(path):
         try:
             key = row["OP Type"], row.get("Core Type") or "N/A"
-            if key[1].upper() in COMMUNICATION_CORES or (devices and row.get("Device_id", "") not in ("", *devices)):
+            if is_communication(key[1]) or (devices and row.get("Device_id", "") not in ("", *devices)):
                 continue
             before = sums.get(key, _Sum(0, Decimal()))
             total = before.total_us + Decimal(row["Total Time(us)"].strip())
@@ -110,21 +110,12 @@ def _against_trace(table: KernelTable, rows: np.ndarray, ours: Decimal, path: Pa
                 theirs += Decimal(row["Computing"].strip())
         except (KeyError, InvalidOperation) as error:
             raise _unreadable(path, line, error) from error
-    busy = _busy_us(table, counted)
+    busy = table.span_and_busy_us(counted)[1]
     if not any(_agree(_Sum(len(counted), value), _Sum(len(counted), theirs)) for value in (mine, busy)):
         raise _disagreement(
             path, mine, plain(theirs), [f"computing time {plain(theirs)} us, rows in its steps {mine} us"]
         )
     return CrossCheck(path.name, True, mine, plain(theirs), f"Computing time agrees over {len(counted)} rows.")
-
-
-def _busy_us(table: KernelTable, rows: np.ndarray) -> Decimal:
-    if not len(rows):
-        return Decimal()
-    order = rows[np.argsort(table.start_ns[rows], kind="stable")]
-    start = (table.start_ns[order] - table.start_ns[order[0]]) * 1000
-    end = np.maximum.accumulate(start + table.duration_ps[order])
-    return microseconds(int(end[-1] - np.maximum(start[1:] - end[:-1], 0).sum()))
 
 
 def _agree(mine: _Sum | None, theirs: _Sum | None) -> bool:

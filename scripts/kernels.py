@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from scripts.kernel_table import Coded, KernelTable
+from scripts.kernel_table import KernelTable
+
+UNKNOWN = "N/A"  # as the profiler writes it
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What makes two launches the same kernel."""
+    """The identity of a launch: all that is compared between iterations and between runs."""
 
-    op: str
-    name: str
+    op: str  # the name where the capture has no types
+    name: str  # without a running number
     core: str
     input_shapes: str
 
@@ -24,11 +27,43 @@ class Kernel:
         return f"{self.op} ({self.name}, {self.core}, shapes {self.input_shapes or 'unknown'})"
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """The kernel of every row of a table: `kinds[codes[row]]`."""
+
+    codes: np.ndarray  # int64, one per row
+    kinds: tuple[Kernel, ...]  # distinct
+
+    @classmethod
+    def of(cls, table: KernelTable) -> Kernels:
+        """Identify every row; one identity is built per distinct combination of cells."""
+        key = np.zeros(len(table), np.int64)
+        size = 1
+        for column in (table.op, table.name, table.core, table.input_shapes):
+            if size > 2**31:  # keeps the product within int64
+                key = np.unique(key, return_inverse=True)[1].reshape(-1)
+                size = len(table)
+            key = key * (len(column.values) + 1) + column.codes + 1
+            size *= len(column.values) + 1
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        index: dict[Kernel, int] = {}
+        codes = [index.setdefault(kernel(table, row), len(index)) for row in first]
+        return cls(np.array(codes, np.int64)[inverse.reshape(-1)], tuple(index))
+
+    def __getitem__(self, row: int) -> Kernel:
+        return self.kinds[self.codes[row]]
+
+    def count(self, rows: np.ndarray) -> Counter[int]:
+        """How often each kernel occurs in `rows`, by its code."""
+        found, counts = np.unique(self.codes[rows], return_counts=True)
+        return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+
+
 def kernel(table: KernelTable, row: int) -> Kernel:
-    """The identity of one launch, without the numbers that graph-mode names count up."""
+    """The identity of one row."""
     op = table.op[row]
     name = stable_name(table.name[row] or "", op)
-    return Kernel(op or name or "N/A", name, table.core[row] or "N/A", table.input_shapes[row] or "")
+    return Kernel(op or name or UNKNOWN, name or UNKNOWN, table.core[row] or UNKNOWN, table.input_shapes[row] or "")
 
 
 def stable_name(name: str, op: str | None) -> str:
@@ -38,27 +73,11 @@ def stable_name(name: str, op: str | None) -> str:
     """
     if name.startswith("aclnn"):
         return name
-    stem = re.escape(op) if op and op != "MemSet" else r"\w*?[A-Za-z]"
-    match = re.fullmatch(rf"((?:trans_)?{stem})_?\d+(_MemSet)?", name)
+    match = _numbered(None if op == "MemSet" else op).fullmatch(name)
     return match[1] + (match[2] or "") if match else name
 
 
-def kernel_codes(table: KernelTable, rows: np.ndarray) -> tuple[np.ndarray, list[Kernel]]:
-    """(code per row, distinct kernels) of `rows`: one identity is built per distinct combination of cells."""
-    cells = np.stack([column.codes[rows] for column in _identity(table)], axis=1)
-    _, first, inverse = np.unique(cells, axis=0, return_index=True, return_inverse=True)
-    kernels = [kernel(table, rows[place]) for place in first]
-    index: dict[Kernel, int] = {}
-    codes = np.array([index.setdefault(name, len(index)) for name in kernels], np.int64)
-    return codes[inverse.reshape(-1)] if len(rows) else np.empty(0, np.int64), list(index)
-
-
-def _identity(table: KernelTable) -> tuple[Coded, ...]:
-    return table.op, table.name, table.core, table.input_shapes
-
-
-def multiset(table: KernelTable, rows: np.ndarray) -> Counter[Kernel]:
-    if not len(rows):
-        return Counter()
-    codes, kernels = kernel_codes(table, rows)
-    return Counter(dict(zip(kernels, np.bincount(codes).tolist(), strict=True)))
+@lru_cache(maxsize=1024)
+def _numbered(op: str | None) -> re.Pattern[str]:
+    stem = re.escape(op) if op else r"\w*?[A-Za-z]"
+    return re.compile(rf"((?:trans_)?{stem})_?\d+(_MemSet)?")

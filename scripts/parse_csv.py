@@ -28,7 +28,7 @@ from scripts.artifacts import (
 from scripts.attribution import GOLDEN, RULES, Attribution
 from scripts.errors import CaseFailure
 from scripts.kernel_table import KernelTable, microseconds
-from scripts.kernels import Kernel, kernel_codes
+from scripts.kernels import Kernel
 from scripts.statistics import plain, spread, spread_of_ps
 from scripts.status import Status
 
@@ -101,14 +101,15 @@ class _Golden:
     iteration: np.ndarray  # of each
     kernel: np.ndarray  # of each: index into `kernels`
     op: np.ndarray  # of each: index into `ops`
-    kernels: list[Kernel]
+    kernels: tuple[Kernel, ...]
     ops: list[tuple[str, str]]  # (op type, core)
     duration_ps: np.ndarray
 
     @classmethod
     def of(cls, table: KernelTable, attributed: Attribution) -> _Golden:
         rows = np.flatnonzero(attributed.rule == GOLDEN)
-        codes, kernels = kernel_codes(table, rows)
+        found, codes = np.unique(attributed.kernels.codes[rows], return_inverse=True)
+        kernels = tuple(attributed.kernels.kinds[code] for code in found)
         index: dict[tuple[str, str], int] = {}
         op_of = np.array([index.setdefault((one.op, one.core), len(index)) for one in kernels])
         return cls(rows, attributed.iteration[rows], codes, op_of[codes], kernels, list(index), table.duration_ps[rows])
@@ -116,17 +117,14 @@ class _Golden:
 
 def _iteration(table: KernelTable, golden: _Golden, k: int, step_id: int | None) -> IterationTotal:
     rows = golden.rows[golden.iteration == k]
-    order = rows[np.argsort(table.start_ns[rows], kind="stable")]
-    start = (table.start_ns[order] - table.start_ns[order[0]]) * 1000  # ps since the first
-    end = np.maximum.accumulate(start + table.duration_ps[order])
-    idle = np.maximum(start[1:] - end[:-1], 0).sum()
+    span, busy = table.span_and_busy_us(rows)
     return IterationTotal(
         iteration=k,
         step_id=step_id,
         kernels=len(rows),
         device_total_us=table.total_us(rows),
-        device_span_us=microseconds(int(end[-1])),
-        device_busy_us=microseconds(int(end[-1] - idle)),
+        device_span_us=span,
+        device_busy_us=busy,
     )
 
 

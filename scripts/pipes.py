@@ -13,7 +13,8 @@ from decimal import Decimal
 import numpy as np
 
 from scripts.artifacts import PipeRow
-from scripts.kernel_table import KernelTable, microseconds
+from scripts.kernel_table import KernelTable
+from scripts.statistics import plain
 
 # Below this share no pipe is busy for even half of the time: latency, dependencies or launch overhead dominate.
 BOUND_FROM = 0.5
@@ -66,5 +67,6 @@ def _blocks(table: KernelTable, rows: np.ndarray) -> int | None:
 
 
 def _wait_us(table: KernelTable, rows: np.ndarray) -> Decimal:
-    waits = table.wait_ps[rows] if table.wait_ps is not None else np.zeros(0, np.int64)
-    return microseconds(int(waits[waits > 0].sum()))
+    """Sum of the known waits; they are doubles of the profiler's, so nanoseconds are all they are good for."""
+    total = 0.0 if table.wait_us is None else float(np.nansum(table.wait_us[rows]))
+    return plain(Decimal(f"{total:.3f}"))
