@@ -13,6 +13,8 @@ from scripts.errors import ArtifactError, CaseFailure
 from scripts.formatting import column_us, decimals_of, percent, plural, us
 from scripts.status import Status
 
+# Device span over host wall: what the device does lies inside the call. A quarter is left for the profiler's own cost.
+DISTURBED = Decimal("1.25")
 MEAN_DECIMALS = 3  # of a mean duration: a nanosecond
 
 
@@ -88,6 +90,19 @@ def case_section(perf: PerfRecord) -> CaseSection:
     )
 
 
+def warnings(perf: PerfRecord) -> list[str]:
+    """What a reader must know before using the numbers: from profiling, from parsing, and from both together."""
+    found = [*perf.profile.warnings, *perf.warnings]
+    wall = perf.host_wall
+    if wall and perf.device_span.median_us > DISTURBED * wall.median_us:
+        found.append(
+            f"The device was at work for {us(perf.device_span.median_us)} (median) of a call that takes "
+            f"{us(wall.median_us)} without the profiler: the profiler, or another load on the machine, disturbed this "
+            "measurement. Do not use its E2E; measure again on an idle machine."
+        )
+    return list(dict.fromkeys(found))
+
+
 def require_reportable(perf: PerfRecord) -> None:
     """Refuse a report without a result, and numbers that contradict each other."""
     case = f"{perf.profile.operator}/{perf.profile.case}"
@@ -100,7 +115,7 @@ def require_reportable(perf: PerfRecord) -> None:
     if not perf.ops or not perf.iterations or perf.e2e_us <= 0:
         raise CaseFailure(
             Status.NO_KERNELS,
-            f"The capture of {case} has {plural(len(perf.ops), 'op')} with {perf.e2e_us}us in total: nothing to report.",
+            f"The capture of {case} has {plural(len(perf.ops), 'op')} of {perf.e2e_us}us in total: nothing to report.",
             f"Look at the Type and Duration columns of {perf.output.source}: perhaps the golden launches no kernel, or "
             "every kernel was taken for noise.",
         )
@@ -162,7 +177,7 @@ def _independent_check(check: CrossCheck) -> CheckLine:
         return CheckLine(f"Cross-check ({check.source or 'independent source'})", result)
     decimals = decimals_of([check.ours_us, check.theirs_us])
     result = f"{us(check.theirs_us, decimals)} there, {us(check.ours_us, decimals)} here: agrees"
-    return CheckLine(f"Cross-check ({check.source})", result + (f" ({check.detail})" if check.detail else ""))
+    return CheckLine(f"Cross-check ({check.source})", f"{result}. {check.detail}" if check.detail else result)
 
 
 def _pipe_line(row: PipeRow, names: tuple[str, ...]) -> PipeLine:

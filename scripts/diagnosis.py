@@ -175,7 +175,7 @@ def diagnose_timeout(timeout_s: float) -> Advice:
     return Advice(
         "timeout",
         f"The golden did not end within timeout_s = {timeout_s:g} seconds: it hangs, or the case is larger than that.",
-        "The log shows where every thread stood. If the golden is only slow, raise `timeout_s` of the case or lower its "
+        "Read in the log how far it came. If the golden is only slow, raise the case's `timeout_s` or lower its "
         "`iterations`.",
     )
 

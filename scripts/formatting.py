@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 TEMPLATES = Path(__file__).parent / "templates"
+EDGE = r"(?<![^\W_])_|_(?![^\W_])"  # an underscore at a word's edge: only there can it mean emphasis
 MOST_DECIMALS = 6  # a picosecond: no profiler's clock is finer
 
 
@@ -90,7 +91,8 @@ def md(text: object) -> Markdown:
     escaped = re.sub(r"&(?=#?\w+;)", "&amp;", one_line(text).replace("\\", "\\\\")).replace("<", "&lt;")
     escaped = re.sub(r"([`|*~$])", r"\\\1", escaped)
     escaped = re.sub(r"\](?=[(\[:])", r"\\]", escaped)  # only then would it be a link
-    escaped = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", escaped)  # inside a word `_` means nothing
+    if len(re.findall(EDGE, escaped)) > 1:  # one alone opens or closes nothing, and op types are full of them
+        escaped = re.sub(EDGE, r"\\_", escaped)
     escaped = re.sub(r"^(?=>|--|[-+](\s|$)|#+(\s|$))", r"\\", escaped)  # a quote, rule, list or heading …
     return Markdown(re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", escaped))  # … or numbered list, if it began a line
 

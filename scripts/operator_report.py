@@ -9,10 +9,10 @@ from pathlib import Path
 
 from scripts import artifacts
 from scripts.artifacts import PerfRecord
-from scripts.case_section import CaseSection, case_section
+from scripts.case_section import CaseSection, case_section, warnings
 from scripts.errors import ArtifactError
 from scripts.formatting import Markdown, link, md, percent, plural, template, us
-from scripts.report import notes, status_detail, title, warnings
+from scripts.report import notes, status_detail, title
 from scripts.report_tables import SpreadLine, spread_decimals, spread_line
 
 
@@ -46,7 +46,7 @@ def run(operator: str, perf_jsons: Sequence[Path], target: Path) -> None:
 def render(operator: str, records: Sequence[PerfRecord]) -> str:
     """The report of `operator` as Markdown; cases in the order given.
 
-    Raises CaseFailure when a case has nothing to report, ArtifactError when there is no case, or one of another operator.
+    Raises CaseFailure when a case has nothing to report, ArtifactError without cases or with another operator's.
     """
     strangers = [record.profile.operator for record in records if record.profile.operator != operator]
     if strangers or not records:

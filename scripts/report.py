@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts import artifacts
 from scripts.artifacts import PerfRecord
-from scripts.case_section import case_section
+from scripts.case_section import case_section, warnings
 from scripts.formatting import Markdown, code, md, plural, template
 from scripts.report_tables import MOST_ITERATIONS, dropped_lines, iteration_lines, spread_lines, spread_notes
 
@@ -83,24 +83,23 @@ def reproduce(case_id: str) -> str:
     return f"snakemake -j1 {target}\nsnakemake -j1 {target} --forcerun profile"
 
 
-def warnings(perf: PerfRecord) -> list[str]:
-    """Warnings of the profiling and of the parsing step, each once."""
-    return list(dict.fromkeys([*perf.profile.warnings, *perf.warnings]))
-
-
 # ---------------------------------------------------------------- notes
 
 
 def notes(perf: PerfRecord) -> list[Markdown]:
     """What was done to get the numbers, in the seed's words where they are true."""
-    source = perf.output.source.removeprefix(f"{perf.profile.profiler_dir}/")
     return [
-        Markdown(f"Data source: {code(source)}"),
+        Markdown(f"Data source: {code(_inside(perf, perf.output.source))}"),
         md(_noise_note(perf)),
         md(f"Each iteration: {_recipe(perf)}"),
         md(_e2e_note(perf)),
-        md(f"Attribution: {perf.attribution}"),
+        md(f"Attribution: {perf.attribution.rstrip('.')}"),
     ]
+
+
+def _inside(perf: PerfRecord, path: str) -> str:
+    """A path as seen from the capture's folder."""
+    return path.removeprefix(f"{perf.output.profiler_dir}/")
 
 
 def _noise_note(perf: PerfRecord) -> str:
@@ -156,10 +155,11 @@ def facts(perf: PerfRecord) -> Iterator[Fact]:
     yield from (Fact(name, value) for name, value in profile.environment.items())
     yield Fact("settings", ", ".join(f"{name}={value}" for name, value in profile.settings.items()))
     yield Fact("content key", profile.key)
-    yield Fact("read from", f"{output.source} ({output.why})")
+    yield Fact("capture", output.profiler_dir)
+    yield Fact("read from", f"{_inside(perf, output.source)}: {output.why}")
     if output.others:
         more = f" and {len(output.others) - MOST_FILES} more" if len(output.others) > MOST_FILES else ""
-        yield Fact("beside it", ", ".join(output.others[:MOST_FILES]) + more)
+        yield Fact("beside it", ", ".join(_inside(perf, path) for path in output.others[:MOST_FILES]) + more)
     if output.level or profile.expected_level:
         asked = "" if profile.expected_level in ("", output.level) else f", asked for {profile.expected_level}"
         yield Fact("profiler level", f"{output.level or 'unknown'}{asked}")

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from scripts import artifacts
 from scripts.artifacts import FailureRecord, PerfRecord
+from scripts.case_section import warnings
 from scripts.errors import ArtifactError
-from scripts.formatting import Markdown, link, md, one_line, percent, plural, template, us
+from scripts.formatting import Markdown, link, md, one_line, percent, template, us
 from scripts.status import Status
 
 NOT_RUN = "not_run"  # no step of the case has ended yet
@@ -84,6 +85,7 @@ class CaseLine:
     relative: str
     host_wall: str
     kernels: str
+    warnings: str
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _measured(entry: SummaryEntry, perf: PerfRecord) -> SummaryRow:
         busy_share=perf.busy_share,
         host_wall_us=_exact(perf.host_wall.median_us) if perf.host_wall else "",
         kernels=sum(row.count for row in perf.ops),
-        warnings=len({*profile.warnings, *perf.warnings}),
+        warnings=len(warnings(perf)),
         started_at=profile.started_at,
         key=profile.key,
         report=entry.report.as_posix() if entry.report.exists() else "",
@@ -176,7 +178,7 @@ def to_csv(rows: Sequence[SummaryRow]) -> str:
 
     fields = list(SummaryRow.__dataclass_fields__)
     frame = pandas.DataFrame([asdict(row) for row in rows], columns=fields)
-    counts = {name: "Int64" for name in ("iterations", "kernels", "warnings")}
+    counts = dict.fromkeys(("iterations", "kernels", "warnings"), "Int64")  # integers that may be missing
     return str(frame.astype(counts).to_csv(index=False, lineterminator="\n"))
 
 
@@ -188,7 +190,6 @@ def render(rows: Sequence[SummaryRow], folder: Path, table: str) -> str:
     noisiest = sorted(repeated, key=lambda row: -(row.relative_iqr or 0))[:MOST_NAMED]
     return template("summary.md.j2").render(
         table=link(table, table),
-        total=plural(len(rows), "case"),
         statuses=_counted(rows),
         devices=", ".join(dict.fromkeys(f"{row.device} ({row.device_model})" for row in rows if row.device)),
         stand_in=any(row.stand_in for row in rows),
@@ -218,6 +219,7 @@ def _line(row: SummaryRow, folder: Path) -> CaseLine:
         relative=percent(row.relative_iqr) if row.relative_iqr is not None and (row.iterations or 0) > 1 else "–",
         host_wall=us(Decimal(row.host_wall_us), 1) if row.host_wall_us else "–",
         kernels=str(row.kernels) if measured else "–",
+        warnings=str(row.warnings or "") if measured else "",
     )
 
 
@@ -231,10 +233,12 @@ def _by_family(entries: Sequence[SummaryEntry]) -> list[SummaryEntry]:
 
 
 def _counted(rows: Sequence[SummaryRow]) -> str:
-    """How many cases ended how: "9 ok, 1 golden_failed"; ok first, then the most frequent."""
+    """How many cases ended how: "9 ok, 1 golden_failed of 10"; ok first, then the most frequent."""
     counts = Counter(row.status for row in rows)
     ranked = sorted(counts, key=lambda status: (status != Status.OK, -counts[status], status))
-    return ", ".join(f"{counts[status]} {status}" for status in ranked)
+    return ", ".join(f"{counts[status]} {status}" for status in ranked) + (
+        f" of {len(rows)}" if len(ranked) > 1 else ""
+    )
 
 
 def _exact(value: Decimal) -> str:

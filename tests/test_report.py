@@ -17,7 +17,7 @@ from scripts.call_text import dtypes, shapes
 from scripts.errors import ArtifactError, CaseFailure
 from scripts.formatting import code, code_block, column_us, decimals_of, link, md, us
 from scripts.status import Status
-from tests.records import OPS, perf_record, profile_record
+from tests.records import OPS, perf_record, profile_record, spread
 
 EXPECTED = Path(__file__).parent / "expected"
 SEED_OPS = (("MatMulV2", "AI_CORE", 2, "90.4"), ("SoftmaxV2", "AI_VECTOR_CORE", 1, "32.1"), ("Add", "", 4, "122.8"))
@@ -86,7 +86,7 @@ def printed_e2e(text: str) -> Decimal:
 
 
 def test_seed_layout_comes_first_and_to_the_letter() -> None:
-    text = report.render(perf_record(profile_record(iterations=1), ops=SEED_OPS))
+    text = report.render(perf_record(profile_record(iterations=1), ops=SEED_OPS, host_wall=spread("600")))
     assert text.startswith(SEED_HEAD)
     assert SEED_TABLE in text
 
@@ -162,7 +162,7 @@ def test_stand_in_is_said_in_the_first_lines() -> None:
     [
         ("attention_golden", "cpu", "# attention Golden CPU Performance Report"),
         ("moe_gate", "cuda", "# moe_gate Golden CUDA Performance Report"),
-        ("_golden", "npu", r"# \_golden Golden NPU Performance Report"),
+        ("_golden", "npu", "# _golden Golden NPU Performance Report"),
     ],
 )
 def test_title_names_the_operator_and_the_true_device(operator: str, kind: str, title: str) -> None:
@@ -225,6 +225,13 @@ def test_three_times_and_the_profilers_cost_are_apart() -> None:
     ]
     assert "50.0 % of it" in text
     assert "Profiler's cost: 100.5us of host time per call (33.3 % of the host wall)" in text
+
+
+def test_a_device_time_longer_than_the_call_is_called_out() -> None:
+    disturbed = report.render(perf_record(device_span=spread("71808.972")))
+    assert "at work for 71808.972us (median) of a call that takes 301.5us without" in section(disturbed, "## Warnings")
+    assert "> 1 warning: see" in disturbed
+    assert "None." in section(report.render(perf_record(device_span=spread("330"))), "## Warnings")
 
 
 def test_one_iteration_has_no_spread() -> None:
@@ -383,7 +390,7 @@ def test_nothing_from_outside_reaches_the_page_as_markup() -> None:
 @pytest.mark.parametrize(
     ("text", "escaped"),
     [
-        ("aten::max_pool2d_", r"aten::max_pool2d\_"),
+        ("aten::max_pool2d_", "aten::max_pool2d_"),
         ("a|b", r"a\|b"),
         ("`x`", r"\`x\`"),
         ("<b> & &amp;", "&lt;b> & &amp;amp;"),
