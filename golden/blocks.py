@@ -20,6 +20,13 @@ def rms_norm(x: torch.Tensor, gamma: torch.Tensor | None, eps: float) -> torch.T
     return normed if gamma is None else normed * gamma.float()
 
 
+def layer_norm(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor | None, eps: float) -> torch.Tensor:
+    """(x - mean) / sqrt(variance + eps) * gamma [+ beta] over the last dim, with the biased variance."""
+    x = x.float() - x.float().mean(-1, keepdim=True)
+    normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * gamma.float()
+    return normed if beta is None else normed + beta.float()
+
+
 def rope_half(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotate the pairs (i, i + D/2) of the last dim D: cat(x1 c - x2 s, x2 c + x1 s).
 
@@ -38,6 +45,18 @@ def rope_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.T
 def rope_interleaved(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotate the pairs (2i, 2i + 1) and return all first members, then all second ones. cos, sin as in `rope_half`."""
     return torch.cat(_rotated_pairs(x, cos, sin), dim=-1)
+
+
+def rope_first(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """`rope_half` on the first cos.shape[-1] channels of x; the channels behind them pass."""
+    turned, plain = x.float().split([cos.shape[-1], x.shape[-1] - cos.shape[-1]], dim=-1)
+    return torch.cat([rope_half(turned, cos, sin), plain], dim=-1)
+
+
+def rope_tail(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """`rope_pairs` on the last cos.shape[-1] channels of x; the channels before them pass."""
+    plain, turned = x.float().split([x.shape[-1] - cos.shape[-1], cos.shape[-1]], dim=-1)
+    return torch.cat([plain, rope_pairs(turned, cos, sin)], dim=-1)
 
 
 def _rotated_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +79,7 @@ def gather_pages(cache: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
 
 
 def write_slots(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
-    """Write rows [n, ...] in place to flat slots [n] of a paged cache [blocks, block_size, ...]; slot -1 skips its row."""
+    """Write rows [n, ...] in place to flat slots [n] of a paged cache [blocks, block_size, ...]; -1 skips its row."""
     slots = slots.flatten().long()
     written = slots >= 0
     cache.flatten(0, 1)[slots[written]] = rows[written].to(cache.dtype)
@@ -74,3 +93,14 @@ def before(lengths: torch.Tensor, size: int) -> torch.Tensor:
 def masked_softmax(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     """Softmax over the last dim of the `visible` entries; the others get weight 0. A row needs one visible entry."""
     return torch.softmax(scores.masked_fill(~visible, float("-inf")), dim=-1)
+
+
+def top_indices(scores: torch.Tensor, valid: torch.Tensor, k: int) -> torch.Tensor:
+    """int32 [..., k]: positions of the largest scores [..., S], best first, then -1 from min(valid, S, k) on.
+
+    Scores of invalid positions must be -inf.
+    """
+    width = min(k, scores.shape[-1])
+    best = scores.topk(width, dim=-1).indices
+    best = best.masked_fill(~before(valid, width), -1)
+    return torch.nn.functional.pad(best, (0, k - width), value=-1).to(torch.int32)

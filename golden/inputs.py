@@ -26,19 +26,39 @@ def pick_case(sizes: Mapping[str, Size], case: str) -> Size:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-def normal(shape: Sequence[int], dtype: torch.dtype, device: Device, scale: float = 1.0) -> torch.Tensor:
-    """`scale` times standard normal values, drawn in float32 and cast (fp8 types have no generator of their own)."""
-    return (torch.randn(tuple(shape), device=device) * scale).to(dtype)
+class Draw:
+    """Tensors of independent values on one device, bfloat16 unless another dtype is asked for.
 
+    Floating values are drawn in float32 and cast, because fp8 types have no generator of their own.
+    """
 
-def uniform(shape: Sequence[int], low: float, high: float, dtype: torch.dtype, device: Device) -> torch.Tensor:
-    """Values in [low, high), drawn in float32 and cast."""
-    return (torch.rand(tuple(shape), device=device) * (high - low) + low).to(dtype)
+    def __init__(self, device: Device, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.device = device
+        self.dtype = dtype
 
+    def normal(self, *shape: int, scale: float = 1.0, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """`scale` times standard normal values."""
+        return (torch.randn(shape, device=self.device) * scale).to(dtype or self.dtype)
 
-def integers(shape: Sequence[int], low: int, high: int, dtype: torch.dtype, device: Device) -> torch.Tensor:
-    """Integers in [low, high)."""
-    return torch.randint(low, high, tuple(shape), device=device).to(dtype)
+    def weight(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Weights [..., K, N], scaled by 1 / sqrt(K), so that a product keeps the size of its input."""
+        return self.normal(*shape, scale=shape[-2] ** -0.5, dtype=dtype)
+
+    def uniform(self, low: float, high: float, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Values in [low, high)."""
+        return (torch.rand(shape, device=self.device) * (high - low) + low).to(dtype)
+
+    def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int8) -> torch.Tensor:
+        """Integers in [low, high)."""
+        return torch.randint(low, high, shape, device=self.device).to(dtype)
+
+    def ones(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Ones: the usual gain of a normalisation."""
+        return torch.ones(shape, dtype=dtype or self.dtype, device=self.device)
+
+    def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Zeros: an empty cache or a bias."""
+        return torch.zeros(shape, dtype=dtype or self.dtype, device=self.device)
 
 
 # --- lengths --------------------------------------------------------------------------------------------------------
@@ -61,8 +81,8 @@ def prefix_sums(lengths: torch.Tensor, leading_zero: bool = True) -> torch.Tenso
 
 
 def group_counts(total: int, groups: int, device: Device, multiple: int = 1) -> torch.Tensor:
-    """[groups] int64 counts that are multiples of `multiple` and sum to `total`; first and last group are empty if there
-    are more than two groups."""
+    """[groups] int64 counts that are multiples of `multiple` and sum to `total`; first and last group are empty if
+    there are more than two groups."""
     units, rest = divmod(total, multiple)
     if rest:
         raise ValueError(f"total {total} is no multiple of {multiple}.")

@@ -5,19 +5,19 @@ Formula, for token i of sequence b at position p = start_pos[b] + i:
 Only when (p + 1) mod ratio == 0 is a window complete and is one row made of it:
     c = sum_w softmax_w(score_w) * kv_w, per channel, over the window's tokens w = p - ratio + 1 … p
     row = RoPE(RMSNorm(c) * weight) on the last rope_dim channels [, times hadamard with `rotate`].
-With Wkv of 2 D rows, windows overlap: the row sees the first D channels of the window before (nothing, before the first)
-and the last D channels of its own, 2 * ratio tokens in one softmax. DeepSeek V4 does so at ratio 4.
+With Wkv of 2 D rows, windows overlap: the row sees the first D channels of the window before (nothing, before the
+first) and the last D channels of its own, 2 * ratio tokens in one softmax. DeepSeek V4 does so at ratio 4.
 
 The short cut: a call whose positions complete no window only writes the states and returns no row. Profile with
 start_pos = ratio - S, so that the S-th token completes a window.
 
 Shapes: x [B, S, H]; wkv, wgate [coff D, H], coff 1 or 2; ape [ratio, coff D] float32; weight [D] float32; cos, sin
-[R, rope_dim] float32, row j for the j-th row that is made, in order of (b, i), R at least their number; hadamard [D, D];
-kv_state, score_state [blocks, block_size, coff D] float32; kv_block_table, score_block_table [B, width] int32; start_pos
-[B] int32. Output [rows, D] in x's dtype. Computed in float32.
-Source: DeepSeek V4 compressor. Chosen: RoPE rotates the pairs (2i, 2i + 1) in place, and its caller gives the row of the
-window's first position; the window is read through the block table at any ratio, whereas one public reference assumes
-that ratio and block size agree.
+[R, rope_dim] float32, row j for the j-th row that is made, in order of (b, i), R at least their number; hadamard [D,
+D]; kv_state, score_state [blocks, block_size, coff D] float32; kv_block_table, score_block_table [B, width] int32;
+start_pos [B] int32. Output [rows, D] in x's dtype. Computed in float32.
+Source: DeepSeek V4 compressor. Chosen: RoPE rotates the pairs (2i, 2i + 1) in place, and its caller gives the row of
+the window's first position; the window is read through the block table at any ratio, whereas one public reference
+assumes that ratio and block size agree.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import torch
 
-from golden.blocks import matmul, rms_norm, rope_pairs, write_slots
-from golden.inputs import block_table, normal, pick_case, rope_tables
+from golden.blocks import matmul, rms_norm, rope_tail, write_slots
+from golden.inputs import Draw, block_table, pick_case, rope_tables
 
 
 class _Size(NamedTuple):
@@ -74,7 +74,7 @@ def ds_v4_compressor_golden(
 
     ValueError when cos and sin have fewer rows than there are windows.
     """
-    dim, rope_dim = weight.shape[0], cos.shape[-1]
+    dim = weight.shape[0]
     positions = start_pos.long()[:, None] + torch.arange(x.shape[1], device=x.device)  # [B, S]
     scores = matmul(x, wgate.t()) + ape.float()[positions % ratio]
     for state, table, rows in (
@@ -93,8 +93,7 @@ def ds_v4_compressor_golden(
     kv = _read(kv_state, kv_block_table[sequence], window, dim)
     score = _read(score_state, score_block_table[sequence], window, dim, missing=float("-inf"))
     compressed = rms_norm((torch.softmax(score, dim=1) * kv).sum(1), weight, eps)
-    plain, turned = compressed.split([dim - rope_dim, rope_dim], dim=-1)
-    rows = torch.cat([plain, rope_pairs(turned, cos[: len(plain)], sin[: len(plain)])], dim=-1)
+    rows = rope_tail(compressed, cos[: len(sequence)], sin[: len(sequence)])
     return (matmul(rows, hadamard) if rotate else rows).to(x.dtype)
 
 
@@ -130,18 +129,18 @@ def _make_inputs(device: torch.device | str, case: str) -> tuple[tuple, dict]:
     rows = min(size.batch * size.tokens, size.batch * size.tokens // size.ratio + size.batch)
     first = torch.full((rows,), (size.coff - 1) * size.ratio, device=device)
     cos, sin = rope_tables(first, size.rope_dim, torch.float32)
-    state_shape = (size.blocks, size.block_size, channels)
+    draw = Draw(device)
     return (), {
-        "x": normal((size.batch, size.tokens, size.hidden), torch.bfloat16, device),
-        "wkv": normal((channels, size.hidden), torch.bfloat16, device, size.hidden**-0.5),
-        "wgate": normal((channels, size.hidden), torch.bfloat16, device, size.hidden**-0.5),
-        "ape": normal((size.ratio, channels), torch.float32, device),
-        "weight": torch.ones(size.dim, device=device),
+        "x": draw.normal(size.batch, size.tokens, size.hidden),
+        "wkv": draw.normal(channels, size.hidden, scale=size.hidden**-0.5),
+        "wgate": draw.normal(channels, size.hidden, scale=size.hidden**-0.5),
+        "ape": draw.normal(size.ratio, channels, dtype=torch.float32),
+        "weight": draw.ones(size.dim, dtype=torch.float32),
         "sin": sin,
         "cos": cos,
-        "hadamard": normal((size.dim, size.dim), torch.bfloat16, device, size.dim**-0.5),
-        "kv_state": normal(state_shape, torch.float32, device),
-        "score_state": normal(state_shape, torch.float32, device),
+        "hadamard": draw.weight(size.dim, size.dim),
+        "kv_state": draw.normal(size.blocks, size.block_size, channels, dtype=torch.float32),
+        "score_state": draw.normal(size.blocks, size.block_size, channels, dtype=torch.float32),
         "kv_block_table": tables[0],
         "score_block_table": tables[1],
         "start_pos": start,

@@ -3,9 +3,9 @@
 Formula: O[b, h] = softmax(q[b, h] . K_b^T * scale) V_b over the first actual_seqs[b] tokens of sequence b, which lie in
 pages block_table[b, 0], block_table[b, 1], … of the caches.
 
-Shapes: q [B, Hq, D]; k_cache, v_cache [blocks, block_size, Hkv, D]; block_table [B, width] int32, -1 beyond the pages in
-use; actual_seqs [B] int32, 1 <= length <= width * block_size; output [B, Hq, D] in q's dtype. Hq is a multiple of Hkv;
-query head h uses kv head h // (Hq / Hkv). Computed in float32; scale defaults to 1 / sqrt(D).
+Shapes: q [B, Hq, D]; k_cache, v_cache [blocks, block_size, Hkv, D]; block_table [B, width] int32, -1 beyond the pages
+in use; actual_seqs [B] int32, 1 <= length <= width * block_size; output [B, Hq, D] in q's dtype. Hq is a multiple of
+Hkv; query head h uses kv head h // (Hq / Hkv). Computed in float32; scale defaults to 1 / sqrt(D).
 Source: GLM-4.5 attention configuration (12 query heads on 1 kv head per device, D 128, pages of 128 tokens).
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 
 from golden.blocks import before, gather_pages, masked_softmax
+from golden.inputs import Draw, pick_case, ragged_lengths
 from golden.inputs import block_table as make_block_table
-from golden.inputs import normal, pick_case, ragged_lengths
 
 # batch, query heads, kv heads, head dim, pages, page size, table width, shortest and longest sequence
 _SIZES = {
@@ -45,11 +45,11 @@ def glm_paged_attention_golden(
 def _make_inputs(device: torch.device | str, case: str) -> tuple[tuple, dict]:
     batch, heads, kv_heads, dim, blocks, block_size, width, shortest, longest = pick_case(_SIZES, case)
     lengths = ragged_lengths(batch, shortest, longest, device)
-    cache_shape = (blocks, block_size, kv_heads, dim)
+    draw = Draw(device)
     return (), {
-        "q": normal((batch, heads, dim), torch.bfloat16, device),
-        "k_cache": normal(cache_shape, torch.bfloat16, device),
-        "v_cache": normal(cache_shape, torch.bfloat16, device),
+        "q": draw.normal(batch, heads, dim),
+        "k_cache": draw.normal(blocks, block_size, kv_heads, dim),
+        "v_cache": draw.normal(blocks, block_size, kv_heads, dim),
         "block_table": make_block_table(lengths, block_size, blocks, width),
         "actual_seqs": lengths,
     }

@@ -3,11 +3,11 @@
 Formula: s = sigmoid(x W^T); c = s + bias; each of n_group groups is worth its largest c; the experts of the topk_group
 best groups compete, and the top_k largest c win; weights = s of the winners / (their sum + 1e-20) * scaling.
 
-Shapes: hidden_states [T, H]; weight [E, H] float32; bias [E] float32; E a multiple of n_group. Outputs: weights [T, top_k]
-float32 and ids [T, top_k] int32, by falling c. Computed in float32.
+Shapes: hidden_states [T, H]; weight [E, H] float32; bias [E] float32; E a multiple of n_group. Outputs: weights [T,
+top_k] float32 and ids [T, top_k] int32, by falling c. Computed in float32.
 Source: LLaDA2 MoE (256 experts, 8 groups, 4 kept, 8 experts, factor 2.5).
-Chosen: a group is worth its best expert; DeepSeek V3 adds its two best. The bias steers the choice only, not the weight.
-The order of equal scores is not defined.
+Chosen: a group is worth its best expert; DeepSeek V3 adds its two best. The bias steers the choice only, not the
+weight. The order of equal scores is not defined.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from oracles import attend, tokens_of
 from support import close, inputs_of
 
 from golden.dense_attention.glm_paged_attention_golden import glm_paged_attention_golden
@@ -12,19 +13,6 @@ from golden.dense_attention.glm_paged_attention_golden import glm_paged_attentio
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(17)
-
-
-def tokens_of(cache: torch.Tensor, table: torch.Tensor, length: int) -> torch.Tensor:
-    """The sequence's rows, collected one token at a time through its block table."""
-    size = cache.shape[1]
-    return torch.stack([cache[int(table[p // size]), p % size] for p in range(length)])
-
-
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float) -> torch.Tensor:
-    """One query [D] over keys [S, D] and values [S, Dv], float64."""
-    logits = (k.double() @ q.double()) * scale
-    weights = (logits - logits.max()).exp()
-    return (weights[:, None] * v.double()).sum(0) / weights.sum()
 
 
 def test_paged_attention_agrees_with_a_loop_over_sequences_and_heads() -> None:
