@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastjsonschema
-import jsonschema
 
 from scripts import dtypes, inits, names, yaml_file, yaml_values
 from scripts.yaml_values import Key
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 SCHEMA_PATH = Path(__file__).resolve().parent.parent / "config" / "cases.schema.yaml"
 _KINDS = {
@@ -54,6 +56,8 @@ def problems(value: Any, definition: str = "") -> list[tuple[Key, str]]:
         return []
     except fastjsonschema.JsonSchemaException as refusal:
         first = str(refusal)
+    import jsonschema  # costs a tenth of a second, and only a wrong file needs it
+
     found: dict[tuple[Key, str], None] = {}
     for error in jsonschema.Draft7Validator(_part(definition)).iter_errors(value):
         found.update(dict.fromkeys(_sentences(error)))
@@ -71,7 +75,7 @@ def _part(definition: str) -> dict[str, Any]:
     return {"$ref": f"#/definitions/{definition}", "definitions": schema()["definitions"]}
 
 
-def _sentences(error: jsonschema.ValidationError) -> Iterator[tuple[Key, str]]:
+def _sentences(error: ValidationError) -> Iterator[tuple[Key, str]]:
     at: Key = tuple(error.absolute_path)
     rule, entry, found = error.validator, error.schema, error.instance
     if rule == "additionalProperties":

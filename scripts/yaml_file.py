@@ -17,6 +17,8 @@ from scripts.errors import ConfigError
 from scripts.yaml_values import Builder, Key, Problem
 
 MAX_BYTES = 16 * 2**20
+# Line ends for libyaml (YAML 1.1), ordinary characters in YAML 1.2: inside text they would become spaces.
+_LINE_BREAKS = "\x85\u2028\u2029"
 
 
 @dataclass
@@ -72,11 +74,19 @@ def _text(path: Path) -> str:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES // 2**20} MiB, the most that is read. Split it.")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = data[error.start]
         raise ConfigError(f"{path}:{line}: not UTF-8: byte 0x{byte:02x}. Save the file as UTF-8.") from None
+    for character in _LINE_BREAKS:
+        if character in text:
+            line = text.count("\n", 0, text.index(character)) + 1
+            name = f"U+{ord(character):04X}"
+            raise ConfigError(
+                f'{path}:{line}: the character {name} is not read. Write "\\u{ord(character):04x}" instead.'
+            )
+    return text
 
 
 def _not_yaml(path: Path, text: str, error: yaml.YAMLError) -> ConfigError:

@@ -157,6 +157,7 @@ def test_a_merge_key_is_a_problem(tmp_path: Path) -> None:
         ("a: 1\nb: \x01\n", "a.yaml:2: not YAML: control characters are not allowed"),
         ("é: 1\n\nb: \x07\n", "a.yaml:3: not YAML: "),
         ('a: "\\ud800"', "a.yaml:1:"),
+        ("a: 1\nb: '\x85'\n", 'a.yaml:2: the character U+0085 is not read. Write "\\u0085"'),
         (b"a: 1\nb: \xff\n", "a.yaml:2: not UTF-8: byte 0xff"),
         ("a: 1\n---\nb: 2\n", "a.yaml:2: a second document"),
         ("{[a]: b}", "a.yaml:1: a key must be plain text"),
