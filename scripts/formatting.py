@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 TEMPLATES = Path(__file__).parent / "templates"
+HARMLESS = re.compile(r"[A-Za-z][A-Za-z0-9.,:]*|[0-9.]+(us| %)?")  # most cells: a word or a number
 EDGE = r"(?<![^\W_])_|_(?![^\W_])"  # an underscore at a word's edge: only there can it mean emphasis
 MOST_DECIMALS = 6  # a picosecond: no profiler's clock is finer
 
@@ -88,6 +89,8 @@ def md(text: object) -> Markdown:
     """Escape `text` for running Markdown text and table cells (GitHub's flavour)."""
     if isinstance(text, Markdown):
         return text
+    if HARMLESS.fullmatch(str(text)):
+        return Markdown(text)
     escaped = re.sub(r"&(?=#?\w+;)", "&amp;", one_line(text).replace("\\", "\\\\")).replace("<", "&lt;")
     escaped = re.sub(r"([`|*~$])", r"\\\1", escaped)
     escaped = re.sub(r"\](?=[(\[:])", r"\\]", escaped)  # only then would it be a link

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ def render(operator: str, records: Sequence[PerfRecord]) -> str:
     warned = [CaseWarnings(record.profile.case, found) for record in records if (found := warnings(record))]
     if differing := _differences(records):
         warned.insert(0, CaseWarnings("all cases", differing))
+    names = [f"{operator}/{profile.case}" for profile in profiles]
     return template("operator_report.md.j2").render(
         title=title(operator, "/".join(dict.fromkeys(profile.device.kind for profile in profiles))),
         stand_in=any(profile.device.stand_in for profile in profiles),
@@ -73,7 +75,7 @@ def render(operator: str, records: Sequence[PerfRecord]) -> str:
         cases=sections,
         notes=_merged_notes(records),
         lines=[_case_line(record, section) for record, section in zip(records, sections, strict=True)],
-        remake=f"snakemake -j1 reports/{operator}.md",
+        remake="\n".join(f"snakemake -j1 {shlex.quote(f'reports/{name}.md')}" for name in (operator, *names)),
     )
 
 
