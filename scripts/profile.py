@@ -150,9 +150,18 @@ def _record(
         versions={"python": platform.python_version(), **identity.resolve(settings.device).versions},
         environment=environment(),
         settings=msgspec.to_builtins(settings),
-        command=f"cd {shlex.quote(os.getcwd())} && {shlex.join([sys.executable, '-m', 'scripts.profile', str(case_dir)])}",
+        command=_command(case_dir),
         expected_level=device.level,
+        flops=measured.flops,
+        bytes_moved=measured.bytes_moved,
     )
+
+
+def _command(case_dir: Path) -> str:
+    """What repeats this run by hand, from any folder."""
+    root = Path(__file__).resolve().parent.parent
+    place = "" if Path.cwd() == root else f"PYTHONPATH={shlex.quote(str(root))} "
+    return f"cd {shlex.quote(os.getcwd())} && {place}{shlex.join([sys.executable, '-m', 'scripts.profile', str(case_dir)])}"
 
 
 def environment() -> dict[str, str]:

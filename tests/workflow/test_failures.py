@@ -1,0 +1,196 @@
+"""What fails is diagnosed: its own status, its own exit code, no report, and the others go on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+
+import pytest
+
+from scripts.status import Status
+from tests.workflow.conftest import Project, Run
+
+X = "inputs: {x: {shape: [8, 16], dtype: float32}}"
+
+
+def _operator(function: str, settings: str = "") -> str:
+    return f"""
+  {function}:
+    golden: golden/broken_golden.py
+    function: {function}
+    mode: A
+    {settings}
+    cases: {{case: {{{X}}}}}"""
+
+
+# golden → (status, exit code, words of the diagnosis)
+BROKEN = {
+    "index_golden": (Status.GOLDEN_FAILED, 2, ("IndexError", "index", "randint")),
+    "shape_golden": (Status.GOLDEN_FAILED, 2, ("RuntimeError", "shapes", "_make_inputs")),
+    "dtype_golden": (Status.GOLDEN_FAILED, 2, ("RuntimeError", "dtype")),
+    "precondition_golden": (Status.GOLDEN_FAILED, 2, ("ValueError", "x must have 7777 rows", "check")),
+    "other_golden": (Status.GOLDEN_FAILED, 2, ("KeyError", "no such entry")),
+    "text_golden": (Status.GOLDEN_FAILED, 2, ("returned str", "tensor")),
+    "hang_golden": (Status.TIMEOUT, 3, ("timeout_s = 3 s", "running")),
+    "segfault_golden": (Status.GOLDEN_FAILED, 2, ("SIGSEGV",)),
+    "exit_golden": (Status.GOLDEN_FAILED, 2, ("exit code 0", "before it gave a result")),
+    "system_exit_golden": (Status.GOLDEN_FAILED, 2, ("SystemExit",)),
+    "view_golden": (Status.NO_KERNELS, 3, ("view",)),
+    "missing_argument_golden": (Status.GOLDEN_FAILED, 2, ("scale_of_it",)),
+}
+FACTORY = {
+    "factory_golden/twice": "makes it 2 times",
+    "factory_golden/absent": "makes it not",
+    "rubbish_golden/raises": "no inputs today",
+    "rubbish_golden/number": "a int",
+    "rubbish_golden/object": "builtins.object",
+}
+
+
+@pytest.fixture(scope="module")
+def broken(shared_project: Callable[[str], Project]) -> tuple[Project, Run]:
+    project = shared_project("broken")
+    text = "defaults: {warmup: 1, iterations: 2, noise_mib: 1, timeout_s: 60}\noperators:"
+    for function in BROKEN:
+        text += _operator(function, "timeout_s: 3" if function == "hang_golden" else "")
+    text += f"""
+  small_golden:
+    golden: golden/small_golden.py
+    mode: A
+    cases: {{case: {{{X}}}}}
+  factory_golden: {{golden: golden/factory_golden.py, mode: B, cases: {{good: {{}}, twice: {{}}, absent: {{}}}}}}
+  rubbish_golden: {{golden: golden/rubbish_golden.py, mode: B, cases: {{raises: {{}}, number: {{}}, object: {{}}}}}}
+"""
+    project.cases(text)
+    return project, project.run("-j1")
+
+
+@pytest.mark.parametrize("golden", BROKEN)
+def test_a_broken_golden_ends_in_its_own_status(broken: tuple[Project, Run], golden: str) -> None:
+    project, _ = broken
+    status, exit_code, words = BROKEN[golden]
+    failure = project.failure(f"{golden}/case")
+    assert failure.status is status
+    assert failure.status.exit_code == exit_code
+    for word in words:
+        assert word in failure.message + failure.advice
+    assert not (project.path / f"reports/{golden}/case.md").exists()
+    log = (project.path / failure.log).read_text()
+    assert failure.message.split("\n")[0][:60] in log.replace("\n" + " " * 17, " ")
+
+
+@pytest.mark.parametrize("case", FACTORY)
+def test_a_factory_that_makes_no_such_case_is_refused(broken: tuple[Project, Run], case: str) -> None:
+    failure = broken[0].failure(case)
+    assert failure.status is Status.GOLDEN_FAILED
+    assert failure.step == "make_inputs"
+    assert FACTORY[case] in failure.message
+
+
+def test_the_good_ones_go_on_and_the_summary_lists_all(broken: tuple[Project, Run]) -> None:
+    project, run = broken
+    assert run.code != 0
+    with (project.path / "reports/summary.csv").open() as file:
+        rows = {f"{row['operator']}/{row['case']}": row["status"] for row in csv.DictReader(file)}
+    expected = {f"{golden}/case": status.value for golden, (status, _, _) in BROKEN.items()}
+    expected |= dict.fromkeys(FACTORY, "golden_failed")
+    assert rows == {**expected, "small_golden/case": "ok", "factory_golden/good": "ok"}
+    assert project.report("small_golden/case")
+
+
+def test_the_exit_code_of_the_job_is_the_statuses_own(broken: tuple[Project, Run]) -> None:
+    _, run = broken
+    assert "returned non-zero exit status 2" in run.output
+    assert "returned non-zero exit status 3" in run.output
+
+
+def test_the_terminal_shows_sentences_and_no_traceback(broken: tuple[Project, Run]) -> None:
+    _, run = broken
+    assert "Traceback" not in run.output
+    assert "view_golden/case: no_kernels" in run.output
+    assert "What to do" in run.output or "Fix" in run.output
+
+
+def test_nothing_is_left_running_after_the_failures(broken: tuple[Project, Run]) -> None:
+    assert broken[0].processes_after_a_moment() == []
+
+
+def test_a_mended_golden_is_measured_and_its_failure_forgotten(project: Project) -> None:
+    project.cases(f"""
+        defaults: {{warmup: 1, iterations: 2, noise_mib: 1}}
+        operators:
+          frail_golden:
+            golden: golden/frail_golden.py
+            mode: A
+            cases: {{case: {{{X}}}}}
+    """)
+    project.golden("frail_golden", "def frail_golden(x):\n    raise ValueError('broken')\n")
+    assert project.run("-j1").code == 1
+    project.golden("frail_golden", "def frail_golden(x):\n    return x + 1\n")
+    run = project.run("-j1")
+    assert run.code == 0, run.output
+    assert (project.path / "reports/frail_golden/case.md").exists()
+    assert "1 ok" in (project.path / "reports/summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("reports/small_golden/cse.md", "small_golden/case"),
+        ("reports/smal_golden.md", "small_golden"),
+    ],
+)
+def test_an_unknown_target_names_the_nearest(broken: tuple[Project, Run], target: str, words: str) -> None:
+    run = broken[0].run("-n", target)
+    assert run.code == 1
+    assert "There is no" in run.output
+    assert words in run.output
+
+
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        ("operators: {a_golden: {golden: golden/absent.py, mode: B, cases: {c: {}}}}", "golden/absent.py"),
+        ("operators: {a_golden: {golden: golden/small_golden.py, mode: B, cases: {'../c': {}}}}", "../c"),
+        ("defaults: {iterations: -1}\noperators: {}", "iterations"),
+        ("", "cases.yaml"),
+        ("operators: [", "cases.yaml:2:1: not YAML"),
+    ],
+)
+def test_a_bad_cases_file_is_refused_before_anything_is_written(project: Project, cases: str, words: str) -> None:
+    project.cases(cases)
+    run = project.run("-j1")
+    assert run.code == 1
+    assert words in run.output
+    assert "Traceback" not in run.output
+    assert 'File "' not in run.output
+    assert not (project.path / "prof").exists()
+    assert not (project.path / "reports").exists()
+
+
+def test_inputs_larger_than_memory_are_skipped_before_they_are_allocated(project: Project) -> None:
+    project.cases("""
+        defaults: {warmup: 1, iterations: 2, noise_mib: 1}
+        operators:
+          small_golden:
+            golden: golden/small_golden.py
+            mode: A
+            cases: {huge: {inputs: {x: {shape: [1000000, 1000000], dtype: float32}}}}
+    """)
+    assert project.run("-j1").code == 1
+    failure = project.failure("small_golden/huge")
+    assert failure.status is Status.SKIPPED
+    assert "3725.29 GiB" in failure.message
+
+
+def test_an_explicit_device_that_is_not_there_is_an_error_that_says_what_was_found(project: Project) -> None:
+    project.cases(f"""
+        defaults: {{warmup: 1, iterations: 2, noise_mib: 1, device: 'npu:3'}}
+        operators:
+          small_golden: {{golden: golden/small_golden.py, mode: A, cases: {{case: {{{X}}}}}}}
+    """)
+    run = project.run("-j1")
+    assert run.code == 1
+    failure = project.failure("small_golden/case")
+    assert failure.status is Status.DEVICE_UNAVAILABLE
+    assert "cpu" in failure.message
