@@ -161,7 +161,8 @@ def _command(case_dir: Path) -> str:
     """What repeats this run by hand, from any folder."""
     root = Path(__file__).resolve().parent.parent
     place = "" if Path.cwd() == root else f"PYTHONPATH={shlex.quote(str(root))} "
-    return f"cd {shlex.quote(os.getcwd())} && {place}{shlex.join([sys.executable, '-m', 'scripts.profile', str(case_dir)])}"
+    again = shlex.join([sys.executable, "-m", "scripts.profile", str(case_dir)])
+    return f"cd {shlex.quote(os.getcwd())} && {place}{again}"
 
 
 def environment() -> dict[str, str]:

@@ -108,7 +108,7 @@ class Project:
         return (self.path / f"reports/{case}.md").read_text()
 
     def processes_after_a_moment(self, seconds: float = 5) -> list[str]:
-        """What still lives in this project some seconds after a run: the warm parent ends when it sees its session end."""
+        """What still lives here some seconds after a run: the warm parent ends when it sees its session end."""
         deadline = time.monotonic() + seconds
         while (found := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
