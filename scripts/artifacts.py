@@ -106,6 +106,8 @@ class ProfileRecord:
     command: str  # repeats this run by hand
     expected_level: str = ""  # profiler level asked for, "" where the device has none
     warnings: list[str] = field(default_factory=list)
+    flops: int | None = None  # of one call, matmul-like operators only; None when they could not be counted
+    bytes_moved: int | None = None  # of one call: its inputs read once, its results written once
 
 
 @dataclass
@@ -292,7 +294,9 @@ def read(path: Path, record_type: type[T]) -> T:
             )
         return msgspec.json.decode(msgspec.json.encode(raw), type=record_type)
     except FileNotFoundError as error:
-        raise ArtifactError(f"{path} is missing. Run its step again: snakemake makes it from what precedes it.") from error
+        raise ArtifactError(
+            f"{path} is missing. Run its step again: snakemake makes it from what precedes it."
+        ) from error
     except (msgspec.MsgspecError, OSError) as error:
         raise ArtifactError(f"{path} cannot be read as {record_type.__name__}: {error}. {again}") from error
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
-from scripts import tensors
+from scripts import call_work, tensors
 from scripts.artifacts import Noise, Region, TensorInfo
 from scripts.cases import Settings
 from scripts.devices.base import GOLDEN_LABEL, NOISE_LABEL, Device
@@ -64,6 +64,8 @@ class Measurement:
     buffer: torch.Tensor
     pristine: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # name → (argument, its copy)
     outputs: list[TensorInfo] = field(default_factory=list)
+    flops: int | None = None  # of one call; see scripts/call_work.py
+    bytes_moved: int | None = None
     wall_ns: list[int] = field(default_factory=list)
     wrong: bool = False  # the golden raised: what the profiler saw is worthless
 
@@ -76,18 +78,19 @@ class Measurement:
         }
 
     def check(self) -> None:
-        """Call the golden once: see that it runs, what it returns, and which inputs it mutates."""
+        """Call the golden once: see that it runs, what it returns, how much work it is and which inputs it mutates."""
         before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
-        result = self._call("the first call")
+        result = self._counted_call({name: (tensor, copy) for name, (tensor, copy, _) in before.items()})
         self.device.synchronize()
-        self.outputs = [
-            tensors.describe(path, leaf) for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)
-        ]
+        returned = {path: leaf for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)}
+        self.outputs = [tensors.describe(path, leaf) for path, leaf in returned.items()]
         self.pristine = {
             name: (tensor, copy)
             for name, (tensor, copy, version) in before.items()
             if tensor._version != version or not tensors.same_bytes(tensor, copy)
         }
+        mutated = [tensor for tensor, _ in self.pristine.values()]
+        self.bytes_moved = call_work.bytes_moved(self.tensors().values(), returned.values(), mutated)
         if not self.outputs and not self.pristine:
             raise CaseFailure(
                 Status.GOLDEN_FAILED,
@@ -95,6 +98,18 @@ class Measurement:
                 "there is nothing to measure.",
                 "A golden returns a tensor (or a list, tuple or dict of tensors), or writes into its inputs.",
             )
+
+    def _counted_call(self, arguments: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> Any:
+        """The first call, with its FLOPs counted; a golden that cannot run under the counter is called without it."""
+        try:
+            result, self.flops = call_work.count_flops(lambda: self._call("the first call"))
+            return result
+        except GoldenCrash:
+            self.wrong = False
+            for tensor, copy in arguments.values():
+                if not tensors.same_bytes(tensor, copy):
+                    tensor.copy_(copy)
+            return self._call("the first call")
 
     def warm_up(self, calls: int) -> None:
         """Call the golden `calls` times without measuring."""
