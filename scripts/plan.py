@@ -27,6 +27,7 @@ PLAN_FOLDER = Path(".snakemake/goldenprof")
 # What `--config` may hold besides the settings of a case.
 SELECTION_KEYS = ("tier", "family", "match")
 ROOT = Path(__file__).resolve().parent.parent
+TEMPLATES = ROOT / "scripts" / "templates"
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,11 @@ def read_saved(path: Path) -> dict[str, PlannedCase]:
 def code_digest(*modules: str) -> str:
     """Digest of `scripts/<module>.py` and of all they import from this project: what a cheap step depends on."""
     files = [ROOT / "scripts" / f"{module}.py" for module in modules]
-    templates = sorted((ROOT / "scripts" / "templates").glob("*")) if "report" in " ".join(modules) else []
+    templates = (
+        sorted(TEMPLATES.glob("*"))
+        if any(TEMPLATES.name in file.read_text() for file in source_digest.local_modules(files, [ROOT]))
+        else []
+    )
     total = hashlib.sha256(source_digest.digest(files, [ROOT]).encode())
     for template in templates:
         total.update(template.read_bytes())

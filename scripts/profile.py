@@ -152,6 +152,7 @@ def _record(
         settings=msgspec.to_builtins(settings),
         command=_command(case_dir),
         expected_level=device.level,
+        warnings=device.warnings(),
         flops=measured.flops,
         bytes_moved=measured.bytes_moved,
     )

@@ -21,9 +21,9 @@ def digest(files: Iterable[Path], roots: Iterable[Path]) -> str:
     return total.hexdigest()
 
 
-def local_modules(file: Path, roots: Iterable[Path]) -> list[Path]:
-    """`file` and the local modules that it imports, also indirectly, sorted."""
-    return sorted(_closure((file.resolve(),), tuple(root.resolve() for root in roots)))
+def local_modules(files: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
+    """`files` and the local modules that they import, also indirectly, sorted."""
+    return sorted(_closure(tuple(file.resolve() for file in files), tuple(root.resolve() for root in roots)))
 
 
 def _closure(files: tuple[Path, ...], roots: tuple[Path, ...]) -> set[Path]:

@@ -220,7 +220,7 @@ def raw(tensor: torch.Tensor) -> torch.Tensor:
 
 def sha256(tensor: torch.Tensor) -> str:
     """SHA-256 (hex) of the tensor's bytes in row-major order."""
-    return hashlib.sha256(memoryview(raw(tensor).numpy())).hexdigest()
+    return hashlib.sha256(raw(tensor).numpy().data).hexdigest()
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -34,6 +34,9 @@ class Device(Protocol):
     def info(self) -> DeviceInfo:
         """The device as it answers now."""
 
+    def warnings(self) -> list[str]:
+        """What a reader of the numbers must know about the state that the device was in when it was opened."""
+
     def synchronize(self) -> None:
         """Wait for everything that was launched."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from scripts.devices.base import Capture
 from scripts.devices.capture_format import KernelEvent, OpStatistic
 from scripts.devices.identity import DeviceIdentity, cpu_count
 
+# Load per core before the run above which a measurement is disturbed.
+BUSY_LOAD = 0.75
+
 
 class CpuDevice:
     """Profiles with torch.profiler; see `Device` for the protocol."""
 
-    noise_types = ("aten::max",)
+    noise_types: tuple[str, ...] = ("aten::max",)
     level = ""
 
     def __init__(self, identity: DeviceIdentity) -> None:
@@ -26,10 +30,20 @@ class CpuDevice:
         self.torch_device = torch.device("cpu")
         torch.set_num_threads(cpu_count())
         self._profile: profile | None = None
+        self._load = os.getloadavg()[0]
 
     def info(self) -> DeviceInfo:
         """The processor and the threads that operators use."""
         return DeviceInfo("cpu", "cpu", self.identity.model)
+
+    def warnings(self) -> list[str]:
+        """A load that leaves an operator's threads waiting for each other."""
+        if self._load < BUSY_LOAD * cpu_count():
+            return []
+        return [
+            f"Other work kept the processor busy (load {self._load:.1f} on {cpu_count()} cores before the run): an "
+            "operator's threads wait for each other then, and its time can grow many times over. Measure again when idle."
+        ]
 
     def synchronize(self) -> None:
         """Operators on the CPU have ended when they return."""
@@ -43,7 +57,7 @@ class CpuDevice:
     def finish(self, capture: Capture) -> Capture:
         """Write the leaf operators as kernels, and torch.profiler's own averages beside them."""
         assert self._profile is not None, "finish() follows capture()"
-        events = self._profile.profiler.kineto_results.events()
+        events = torch_events.raw(self._profile)
         ops = torch_events.operators(events)
         names = torch_events.kernel_names(ops)
         steps = torch_events.regions(events, torch_events.STEP_LABEL)

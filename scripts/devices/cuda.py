@@ -23,7 +23,7 @@ from scripts.status import Status
 class CudaDevice:
     """Profiles with torch.profiler and CUPTI; see `Device` for the protocol."""
 
-    noise_types = ("aten::max",)
+    noise_types: tuple[str, ...] = ("aten::max",)
     level = ""
 
     def __init__(self, identity: DeviceIdentity) -> None:
@@ -43,6 +43,10 @@ class CudaDevice:
         properties = torch.cuda.get_device_properties(self.torch_device)
         return DeviceInfo("cuda", self.identity.name, properties.name, physical_id=str(getattr(properties, "uuid", "")))
 
+    def warnings(self) -> list[str]:
+        """Nothing is known that disturbs a GPU's numbers before they are taken."""
+        return []
+
     def synchronize(self) -> None:
         """Wait for every stream of the GPU."""
         torch.cuda.synchronize(self.torch_device)
@@ -56,7 +60,7 @@ class CudaDevice:
     def finish(self, capture: Capture) -> Capture:
         """Write the device's kernels and copies, each with the type and shapes of the operator that launched it."""
         assert self._profile is not None, "finish() follows capture()"
-        events = self._profile.profiler.kineto_results.events()
+        events = torch_events.raw(self._profile)
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
         kernels = device_kernels(events, steps)
         capture_format.write(

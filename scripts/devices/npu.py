@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -28,7 +29,7 @@ class NpuDevice:
     """Profiles with torch_npu.profiler; see `Device` for the protocol."""
 
     # The same reduction goes by its graph name or by its level-0 function's, depending on the CANN version.
-    noise_types = ("ReduceMax", "ReduceMaxAiCore", "ReduceMaxD")
+    noise_types: tuple[str, ...] = ("ReduceMax", "ReduceMaxAiCore", "ReduceMaxD")
     level = "Level1"
 
     def __init__(self, identity: DeviceIdentity) -> None:
@@ -37,9 +38,10 @@ class NpuDevice:
         os.umask(0o027)  # torch_npu refuses profiler folders that others may write
         self.torch_device = torch.device("npu", identity.index)
         try:
-            import torch_npu  # noqa: F401
+            import torch_npu
 
-            torch.npu.set_device(self.torch_device)
+            self._npu: Any = torch_npu.npu
+            self._npu.set_device(self.torch_device)
             torch.zeros(1, device=self.torch_device)
         except (ImportError, RuntimeError) as error:
             raise CaseFailure(
@@ -54,12 +56,19 @@ class NpuDevice:
         visible = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "")
         ids = [part.strip() for part in visible.split(",") if part.strip()]
         physical = ids[self.identity.index] if self.identity.index < len(ids) else str(self.identity.index)
-        model = torch.npu.get_device_name(self.identity.index) or self.identity.model
+        model = self._npu.get_device_name(self.identity.index) or self.identity.model
         return DeviceInfo("npu", self.identity.name, model, physical, self.identity.stand_in)
+
+    def warnings(self) -> list[str]:
+        """Variables of the environment that would have switched the profiler off."""
+        return [
+            f"{name} was set; it switches torch_npu's profiler off and was removed for the run."
+            for name in self.removed
+        ]
 
     def synchronize(self) -> None:
         """Wait for every stream of the device."""
-        torch.npu.synchronize()
+        self._npu.synchronize()
 
     def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
         """One warm-up step and `iterations` active ones at Level1 with PipeUtilization; nothing is analysed yet."""
@@ -83,7 +92,7 @@ class NpuDevice:
         regions = self._run(profiler, iterate, iterations)
         return Capture(_only_capture(target), regions)
 
-    def _run(self, profiler: object, iterate: Callable[[int], Region], iterations: int) -> list[Region]:
+    def _run(self, profiler: Any, iterate: Callable[[int], Region], iterations: int) -> list[Region]:
         profiler.start()
         try:
             iterate(-1)

@@ -55,6 +55,12 @@ class OpEvent:
         return self if self.parent is None else self.parent.outermost
 
 
+def raw(profiler: torch.profiler.profile) -> list[Any]:
+    """The raw events of a profiler that has been stopped."""
+    stopped: Any = profiler.profiler
+    return list(stopped.kineto_results.events())
+
+
 def operators(events: Iterable[Any]) -> list[OpEvent]:
     """Every operator call of the host's threads, in order of start, linked to its caller."""
     found: list[OpEvent] = []
