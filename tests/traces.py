@@ -171,3 +171,105 @@ def profile(iterations: int, restores: int = 0, noise: bool = True, device: str 
         settings={},
         command="",
     )
+
+
+def _softmax_with_amax(k: int) -> list[Launch]:
+    ops = ("ReduceMax", "Sub", "Exp", "ReduceSum", "RealDiv")
+    return [launch(op, "8,512;1", us=f"{7 + j}.{k:03d}") for j, op in enumerate(ops)]
+
+
+def _max_of_the_noise_shape(k: int) -> list[Launch]:
+    return [launch("Add", NOISE_TEXT, us=f"90.{k:03d}"), launch("ReduceMax", NOISE_TEXT, us="309.9"), launch("Cast")]
+
+
+def _max_of_the_noise_shape_first(k: int) -> list[Launch]:
+    return [launch("ReduceMax", NOISE_TEXT, us=f"300.{k:03d}")] * 2 + [launch("Mul")]
+
+
+def _only_the_noise_again(k: int) -> list[Launch]:
+    return [launch("ReduceMax", NOISE_TEXT, us=f"310.{k:03d}")]
+
+
+def _copies(k: int) -> list[Launch]:
+    return [
+        launch("TensorMove", name="aclnnInplaceCopy_TensorMoveAiCore_TensorMove", us=f"3.{k:03d}"),
+        launch("MatMulV2", "64,64;64,64", core="AI_CORE", us="40.25"),
+        launch("ViewCopy", "64,64;2;2;1", us="6.5"),
+    ]
+
+
+def _ends_in_the_restore_s_copy(k: int) -> list[Launch]:
+    return [launch("Mul", us=f"4.{k:03d}"), replace(RESTORE, rule="golden")]
+
+
+def _casts(k: int) -> list[Launch]:
+    return [launch("Cast", us=f"2.{k:03d}"), launch("RmsNorm"), launch("Cast", us="2.2")]
+
+
+def _randn(k: int) -> list[Launch]:
+    normal = "aclnnInplaceNormal_DSARandomNormal_DSARandomNormal"
+    return [
+        launch("DSARandomNormal", "N/A", core="DSA_SQE", name=normal, us=f"55.{k:03d}"),
+        launch("Cast", name="aclnnInplaceNormal_CastAiCore_Cast"),
+        launch("Add"),
+    ]
+
+
+def _clones(k: int) -> list[Launch]:
+    return [launch("TensorMove", us=f"3.{k:03d}")] * 3 + [launch("Add")]
+
+
+def _ai_cpu_beside_mix(k: int) -> list[Launch]:
+    """PyPTO: two kinds of rows of one launch, which overlap in time."""
+    return [
+        launch("PyPTO", "N/A", core="AI_CPU", name="pypto_attention", us=f"80.{k:03d}"),
+        launch("PyPTO", "N/A", core="MIX_AIC", name="pypto_attention", us="78.5", gap_us="-79"),
+    ]
+
+
+def _graph_names_that_count(k: int) -> list[Launch]:
+    return [
+        launch("Conv2D", "1,3,8,8", core="AI_CORE", name=f"Conv2D{4 * k + 1}", us=f"30.{k:03d}"),
+        launch("Cast", name=f"trans_Cast_{2 * k}"),
+        launch("MemSet", "N/A", name=f"NonZero{k}_MemSet"),
+    ]
+
+
+def _communication(k: int) -> list[Launch]:
+    reduce = launch("hcom_allReduce_", "N/A", core="COMMUNICATION", name=f"hcom_allReduce__170_{k}_1", us="500.5")
+    return [launch("MatMulV2", us=f"40.{k:03d}"), replace(reduce, rule="communication"), launch("Add")]
+
+
+GOLDENS: dict[str, Golden] = {
+    "softmax with amax": _softmax_with_amax,
+    "max of the noise's shape": _max_of_the_noise_shape,
+    "max of the noise's shape, twice and first": _max_of_the_noise_shape_first,
+    "nothing but a max of the noise's shape": _only_the_noise_again,
+    "copies": _copies,
+    "a copy like the restore's at the end": _ends_in_the_restore_s_copy,
+    "casts": _casts,
+    "randn": _randn,
+    "clones": _clones,
+    "AI_CPU beside MIX_AIC": _ai_cpu_beside_mix,
+    "graph names that count up": _graph_names_that_count,
+    "communication": _communication,
+}
+# What a warm-up that was not synchronised leaves at the head of the window.
+LEAK = (launch("ReduceMax", "8,512;1", us="7.1"), launch("MatMulV2", us="41.9"))
+
+
+def without(trace: Trace, *dropped: int) -> Trace:
+    """The trace as a profiler that lost some rows would have written it."""
+    kept = [k for k in range(len(trace.rows)) if k not in {d % len(trace.rows) for d in dropped}]
+    return replace(trace, rows=[trace.rows[k] for k in kept], starts_ns=[trace.starts_ns[k] for k in kept])
+
+
+def drop_every_reduce_max_us(trace: Trace) -> Decimal:
+    """What is left, over all iterations, for a tool that takes every ReduceMax for noise."""
+    return sum((Decimal(row.us) for row in trace.rows if row.op != "ReduceMax"), Decimal())
+
+
+def drop_first_reduce_max_us(trace: Trace) -> Decimal:
+    """What is left, over all iterations, for a tool that takes the first ReduceMax alone for noise."""
+    first = next((k for k, row in enumerate(trace.rows) if row.op == "ReduceMax"), None)
+    return sum((Decimal(row.us) for k, row in enumerate(trace.rows) if k != first), Decimal())
