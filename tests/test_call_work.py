@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from scripts.artifacts import Noise
 from scripts.call_work import bytes_moved, count_flops
@@ -14,6 +18,7 @@ from scripts.devices.cpu import CpuDevice
 from scripts.devices.identity import resolve
 from scripts.measure import GoldenCrash, Measurement, prepare
 
+ROOT = Path(__file__).resolve().parent.parent
 A, B = torch.ones(8, 16), torch.ones(16, 4)
 Q = torch.ones(2, 4, 32, 16)
 
@@ -39,15 +44,37 @@ def test_flops_are_those_of_matmul_like_operators(call: Callable[[], torch.Tenso
     assert torch.equal(result, call())
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: F.conv2d(torch.ones(2, 3, 16, 16), torch.ones(8, 3, 3, 3)),
+        lambda: torch.nn.MultiheadAttention(32, 4)(*[torch.ones(8, 2, 32)] * 3),
+        lambda: torch.baddbmm(torch.ones(2, 8, 8), torch.ones(2, 8, 4), torch.ones(2, 4, 8)),
+    ],
+)
+def test_flops_are_those_that_torchs_own_counter_sees(call: Callable[[], object]) -> None:
+    with torch.no_grad(), FlopCounterMode(display=False) as theirs:
+        call()
+    with torch.no_grad():
+        _, ours = count_flops(call)
+    assert ours == theirs.get_total_flops() > 0
+
+
+def test_counting_does_not_load_the_compiler() -> None:
+    program = (
+        "import sys, torch; from scripts.call_work import count_flops; count_flops(lambda: torch.ones(2, 2) * 2); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
+
+
 def test_bytes_are_the_inputs_read_once_and_the_results_written_once() -> None:
     x, out = torch.zeros(10, 10), torch.zeros(5)
     assert bytes_moved([x], [out], []) == 400 + 20
     assert bytes_moved([x, x], [out], []) == 400 + 20, "one tensor given twice is read once"
     assert bytes_moved([x], [x[:3]], []) == 400, "a view of an input is not written"
     assert bytes_moved([x], [x], [x]) == 800, "a mutated input is read and written"
-    assert bytes_moved([x[0].expand(1000, 10)], [out], []) == 400 + 20, (
-        "expanded, no larger than its memory"
-    )
+    assert bytes_moved([x[0].expand(1000, 10)], [out], []) == 400 + 20, "expanded, no larger than its memory"
     assert bytes_moved([x[:5], x[5:]], [], []) == 400, "two halves of one memory"
     assert bytes_moved([x.to_sparse()], [], []) is None
 
