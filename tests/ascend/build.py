@@ -81,7 +81,7 @@ def install_wheel() -> Path:
         partial.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
         command += ["--target", str(partial), f"torch-npu=={TORCH_NPU_VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             shutil.rmtree(partial, ignore_errors=True)
             raise StandInUnavailable(f"pip cannot install torch-npu=={TORCH_NPU_VERSION}: {done.stderr.strip()[-300:]}")
@@ -119,7 +119,7 @@ def torch_libraries() -> list[Path]:
 def compile_library(sources: list[Path], target: Path, options: list[str]) -> None:
     command = ["gcc", "-std=gnu11", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{target.name}", *options]
     command += ["-o", str(target), *map(str, sources), "-lm", "-lpthread"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{target.name} does not compile:\n{done.stderr[-3000:]}")
 
@@ -159,6 +159,12 @@ def build_toolkit(wheel: Path, root: Path) -> Path:
     msprof.parent.mkdir(parents=True)
     msprof.write_text(f"#!{sys.executable} -I\n" + (HERE / "msprof.py").read_text(encoding="utf-8"), encoding="utf-8")
     msprof.chmod(0o750)
+    values = root / "cpu_values"  # on PYTHONPATH only when asked for
+    (values / "stand_in_cpu_values-1.dist-info").mkdir(parents=True)
+    shutil.copy(HERE / "cpu_values.py", values / "stand_in_cpu_values.py")
+    entry = "[torch.backends]\nstand_in_cpu_values = stand_in_cpu_values:install\n"
+    (values / "stand_in_cpu_values-1.dist-info/entry_points.txt").write_text(entry)
+    (values / "stand_in_cpu_values-1.dist-info/METADATA").write_text("Name: stand-in-cpu-values\nVersion: 1\n")
     for name in CHECKED_FOLDERS:
         (root / name).mkdir()
     (root / "ascend_toolkit_install.info").write_text(f"package_name=Ascend-cann-toolkit\nversion={CANN_VERSION}\n")

@@ -1,9 +1,6 @@
-"""An ordinary profiling script: nothing in it knows that a stand-in runs below.
+"""An ordinary profiling script: nothing in it knows that a stand-in runs below."""
 
-python example_capture.py FOLDER {analyse|collect} [LEVEL] [STEPS] [DEVICE]
-"""
-
-import sys
+import argparse
 
 import torch
 import torch_npu
@@ -19,33 +16,48 @@ from torch_npu.profiler import (
 )
 
 
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("--collect-only", action="store_true", help="leave the analysis to another process")
+    parser.add_argument("--level", default="Level1", choices=("Level0", "Level1"))
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--device", default="npu:0")
+    parser.add_argument("--noise-mib", type=int, default=4)
+    parser.add_argument("--never-synchronise", action="store_true", help="a mistake: steps then overlap")
+    return parser.parse_args()
+
+
 def golden(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     scores = torch.softmax(x @ w, dim=-1).float()
     return (scores + 1).max(dim=-1).values
 
 
-def main(folder: str, what: str, level: str = "Level1", steps: str = "3", device: str = "npu:0") -> None:
-    torch.npu.set_device(device)
-    metrics = AiCMetrics.AiCoreNone if level == "Level0" else AiCMetrics.PipeUtilization
+def main(asked: argparse.Namespace) -> None:
+    torch.npu.set_device(asked.device)
+    metrics = AiCMetrics.AiCoreNone if asked.level == "Level0" else AiCMetrics.PipeUtilization
     config = _ExperimentalConfig(
-        profiler_level=getattr(ProfilerLevel, level), aic_metrics=metrics, export_type=[ExportType.Text]
+        profiler_level=getattr(ProfilerLevel, asked.level), aic_metrics=metrics, export_type=[ExportType.Text]
     )
-    x = torch.randn(64, 96, dtype=torch.float16).to(device)
-    w = torch.randn(96, 128, dtype=torch.float16).to(device)
-    noise = torch.randn(4096, 256, device=device)
+    x = torch.randn(64, 96, dtype=torch.float16).to(asked.device)
+    w = torch.randn(96, 128, dtype=torch.float16).to(asked.device)
+    noise = torch.randn(asked.noise_mib, 2**18, device=asked.device)
+    torch_npu.npu.synchronize()
     with profile(
         activities=[ProfilerActivity.CPU, ProfilerActivity.NPU],
-        schedule=schedule(wait=0, active=int(steps), warmup=1, repeat=1),
-        on_trace_ready=tensorboard_trace_handler(folder, analyse_flag=what == "analyse"),
+        schedule=schedule(wait=0, active=asked.steps, warmup=1, repeat=1),
+        on_trace_ready=tensorboard_trace_handler(asked.folder, analyse_flag=not asked.collect_only),
         experimental_config=config,
     ) as profiler:
-        for _ in range(int(steps) + 1):
+        for _ in range(asked.steps + 1):
             torch.max(noise)
-            torch_npu.npu.synchronize()
+            if not asked.never_synchronise:
+                torch_npu.npu.synchronize()
             golden(x, w)
-            torch_npu.npu.synchronize()
+            if not asked.never_synchronise:
+                torch_npu.npu.synchronize()
             profiler.step()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(arguments())

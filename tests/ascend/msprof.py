@@ -30,7 +30,8 @@ NONE = "N/A"
 TASK_TIME_LEVEL0 = 0x800
 PIPE_UTILIZATION, NO_METRICS = 1, 255
 
-BASE = "Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task Duration(us),Task Wait Time(us)".split(",")
+BASE = ["Op Name", "OP Type", "OP State", "Task Type"]
+BASE += ["Task Start Time(us)", "Task Duration(us)", "Task Wait Time(us)"]
 AIC_PIPES, AIV_PIPES = ("mac", "scalar", "mte1", "mte2", "fixpipe"), ("vec", "scalar", "mte2", "mte3")
 
 
@@ -303,37 +304,60 @@ def write_tables(capture: Capture, output: Path, stamp: str, asked: dict[str, st
             write_csv(output / f"{name}_{stamp}.csv", list(table[0]), table)
 
 
-def write_db(capture: Capture, stamp: str) -> None:
-    """The tables that hold kernels in a msprof_*.db: TASK, COMPUTE_TASK_INFO and the strings they point at. ns."""
+DB_TABLES = {
+    "STRING_IDS": "id INTEGER PRIMARY KEY, value TEXT",
+    "TASK": "startNs INTEGER, endNs INTEGER, deviceId INTEGER, connectionId INTEGER, globalTaskId INTEGER,"
+    " globalPid INTEGER, taskType INTEGER, contextId INTEGER, streamId INTEGER, taskId INTEGER, modelId INTEGER",
+    "COMPUTE_TASK_INFO": "name INTEGER, globalTaskId INTEGER PRIMARY KEY, blockDim INTEGER, mixBlockDim INTEGER,"
+    " taskType INTEGER, opType INTEGER, inputFormats INTEGER, inputDataTypes INTEGER, inputShapes INTEGER,"
+    " outputFormats INTEGER, outputDataTypes INTEGER, outputShapes INTEGER, attrInfo INTEGER",
+    "CANN_API": "startNs INTEGER, endNs INTEGER, type INTEGER, globalTid INTEGER, connectionId INTEGER PRIMARY KEY,"
+    " name INTEGER",
+    "NPU_INFO": "id INTEGER, name TEXT",
+}
+API_OF_NODE = 10000
+
+
+def db_rows(capture: Capture) -> dict[str, list[tuple]]:
+    """Rows of each table of a msprof_*.db, times in ns; texts are numbers that STRING_IDS explains."""
     strings: dict[str, int] = {}
 
     def number(text: str) -> int:
         return strings.setdefault(text, len(strings))
 
-    tasks, kernels = [], []
+    rows: dict[str, list[tuple]] = {table: [] for table in DB_TABLES}
     for key, task in enumerate(capture.tasks):
-        place = (task["device"], 0, key, task["pid"], number(task_type(task)), 0, task["stream"], task["task"])
-        tasks.append((task["start_ns"], task["end_ns"], *place, 4294967295))
+        times, place = (task["start_ns"], task["end_ns"]), (task["device"], key, key, task["pid"])
+        rows["TASK"].append((*times, *place, number(task_type(task)), 0, task["stream"], task["task"], 4294967295))
+        call = (task["host_start_ns"], task["host_end_ns"], API_OF_NODE, task["pid"] << 32 | task["tid"])
+        rows["CANN_API"].append((*call, key, number(api_name(task))))
         if task["kind"] == "launch":
-            cells = [*tensor_cells(task["inputs"]), *tensor_cells(task["outputs"])]
-            shapes, kinds, forms, out_shapes, out_kinds, out_forms = (number(cell) for cell in cells)
-            kernels.append((number(task["name"]), key, CORES.get(task["core"], 0), 0, number(task["core"]),
-                            number(task["op_type"]), forms, kinds, shapes, out_forms, out_kinds, out_shapes))  # fmt: skip
-    with sqlite3.connect(capture.folder / f"msprof_{stamp}.db") as db:
-        db.execute("CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT)")
-        db.execute(
-            "CREATE TABLE TASK (startNs INTEGER, endNs INTEGER, deviceId INTEGER, connectionId INTEGER, globalTaskId"
-            " INTEGER, globalPid INTEGER, taskType INTEGER, contextId INTEGER, streamId INTEGER, taskId INTEGER,"
-            " modelId INTEGER)"
-        )
-        db.execute(
-            "CREATE TABLE COMPUTE_TASK_INFO (name INTEGER, globalTaskId INTEGER PRIMARY KEY, blockNum INTEGER,"
-            " mixBlockNum INTEGER, taskType INTEGER, opType INTEGER, inputFormats INTEGER, inputDataTypes INTEGER,"
-            " inputShapes INTEGER, outputFormats INTEGER, outputDataTypes INTEGER, outputShapes INTEGER)"
-        )
-        db.executemany(f"INSERT INTO TASK VALUES ({','.join('?' * 11)})", tasks)
-        db.executemany(f"INSERT INTO COMPUTE_TASK_INFO VALUES ({','.join('?' * 12)})", kernels)
-        db.executemany("INSERT INTO STRING_IDS VALUES (?, ?)", ((key, text) for text, key in strings.items()))
+            shapes, kinds, forms = map(number, tensor_cells(task["inputs"]))
+            out_shapes, out_kinds, out_forms = map(number, tensor_cells(task["outputs"]))
+            what = (
+                number(task["name"]),
+                key,
+                CORES.get(task["core"], 0),
+                0,
+                number(task["core"]),
+                number(task["op_type"]),
+            )
+            tensors = (forms, kinds, shapes, out_forms, out_kinds, out_shapes)
+            rows["COMPUTE_TASK_INFO"].append((*what, *tensors, number(NONE)))
+    rows["NPU_INFO"] = [(device, "Ascend910B3") for device in sorted({task["device"] for task in capture.tasks})]
+    rows["STRING_IDS"] = [(key, text) for text, key in strings.items()]
+    return rows
+
+
+def write_db(capture: Capture, path: Path) -> None:
+    partial = path.with_suffix(".partial")
+    with sqlite3.connect(partial) as db:
+        for table, rows in db_rows(capture).items():
+            columns = DB_TABLES[table]
+            db.execute(f"CREATE TABLE {table} ({columns})")
+            db.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(columns.split(',')))})", rows)
+    db.close()
+    partial.rename(path)
 
 
 def export(folder: Path, to_db: bool) -> int:
@@ -348,7 +372,8 @@ def export(folder: Path, to_db: bool) -> int:
     capture = read_capture(folder)
     stamp = time.strftime("%Y%m%d%H%M%S")
     if to_db or "db_only" in asked:
-        write_db(capture, stamp)
+        write_db(capture, folder / f"msprof_{stamp}.db")
+        time.sleep(0 if "msprof_hasty" in asked else LINGER_S)
         return 0
     output = folder / "mindstudio_profiler_output"
     output.mkdir(mode=0o750, exist_ok=True)
@@ -357,8 +382,7 @@ def export(folder: Path, to_db: bool) -> int:
     if "msprof_killed" in asked:
         os.kill(os.getpid(), signal.SIGKILL)
     write_tables(capture, output, stamp, asked)
-    if "msprof_hasty" not in asked:
-        time.sleep(LINGER_S)
+    time.sleep(0 if "msprof_hasty" in asked else LINGER_S)
     return 0
 
 

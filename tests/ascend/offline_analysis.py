@@ -1,4 +1,4 @@
-"""Analyse captures offline, one after another, each in a process of its own.
+"""Analyse captures offline, two at a time, each in a process of its own.
 
 python offline_analysis.py JSON    where JSON is a list of [capture folder, {environment variable: value}]
 """
@@ -9,16 +9,24 @@ import sys
 
 from torch_npu.profiler.profiler import analyse
 
+AT_A_TIME = 2
+
+
+def start(folder: str, variables: dict[str, str]) -> None:
+    if os.fork() == 0:
+        os.environ.update(variables)
+        analyse(folder, max_process_number=1)
+        sys.stdout.flush()
+        os._exit(0)
+
 
 def main(jobs: list[tuple[str, dict[str, str]]]) -> None:
-    for folder, variables in jobs:
-        pid = os.fork()
-        if pid == 0:
-            os.environ.update(variables)
-            analyse(folder, max_process_number=1)
-            sys.stdout.flush()
-            os._exit(0)
-        os.waitpid(pid, 0)
+    for number, job in enumerate(jobs):
+        if number >= AT_A_TIME:
+            os.wait()
+        start(*job)
+    for _ in jobs[-AT_A_TIME:]:
+        os.wait()
 
 
 if __name__ == "__main__":

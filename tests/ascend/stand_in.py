@@ -88,7 +88,9 @@ class Ascend:
         def put_first(name: str, *paths: Path) -> None:
             env[name] = os.pathsep.join([*map(str, paths), *filter(None, [env.get(name)])])
 
-        put_first("PYTHONPATH", *([Path(__file__).parent / "cpu_values"] if cpu_values else []), self.wheel)
+        put_first("PYTHONPATH", *([self.toolkit / "cpu_values"] if cpu_values else []), self.wheel)
+        if cpu_values:  # operators are then launched at once, not by a thread of their own
+            env["TASK_QUEUE_ENABLE"] = "0"
         put_first("LD_LIBRARY_PATH", self.toolkit / "lib64")
         if msprof:
             put_first("PATH", self.toolkit / "tools/profiler/bin")
@@ -102,10 +104,10 @@ class Ascend:
     def python(
         self, *arguments: str | Path, timeout_s: float = 120, **options: object
     ) -> subprocess.CompletedProcess[str]:
-        """Run this Python with `arguments` in `environment(**options)`; output is captured, the exit status is not checked."""
+        """Run this Python with `arguments` in `environment(**options)` and catch its output and exit status."""
         command = [sys.executable, *map(str, arguments)]
         env = self.environment(**options)  # type: ignore[arg-type]
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s)
+        return subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=timeout_s)
 
     @staticmethod
     def launch_log(path: Path) -> list[Launch]:

@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
-import csv
+import itertools
 import json
 import shutil
+import sqlite3
 from collections import defaultdict
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from .captures import GOLDEN, HERE, NOISE, PER_STEP, STEPS, Capture, analyse, take
 from .stand_in import Ascend
 
-HERE = Path(__file__).parent
-NOISE = ["ReduceMax"]
-GOLDEN = ["MatMul", "SoftmaxV2", "Cast", "Add", "ArgMaxWithValue", "Cast"]
-PER_STEP = len(NOISE) + len(GOLDEN)
-STEPS = 3
 METRICS_PIPE_UTILIZATION, NO_METRICS = 1, 255
 DATA_OF_LEVEL1, DATA_OF_LEVEL0 = 0x27, 0x801
 
 
-@dataclass(frozen=True)
-class Capture:
-    folder: Path
-    log: Path
-    output: str
-
-    def table(self, name: str) -> list[dict[str, str]]:
-        with (self.folder / "ASCEND_PROFILER_OUTPUT" / name).open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-
-    def has(self, name: str) -> bool:
-        return (self.folder / "ASCEND_PROFILER_OUTPUT" / name).exists()
-
-
-def take(ascend: Ascend, folder: Path, *arguments: str, **options: object) -> Capture:
-    log = folder / "log.jsonl"
-    run = ascend.python(HERE / "example_capture.py", folder / "prof", *arguments, log=log, **options)
-    assert run.returncode == 0, run.stdout + run.stderr
-    (written,) = (folder / "prof").glob("*_ascend_pt")
-    return Capture(written, log, run.stdout)
-
-
-def analyse(ascend: Ascend, jobs: list[tuple[Path, str]]) -> str:
-    """Analyse each capture folder offline under a fault of msprof's; what the analyses printed."""
-    text = json.dumps([(str(folder), {"STAND_IN_FAULT": faults}) for folder, faults in jobs])
-    run = ascend.python(HERE / "offline_analysis.py", text)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout
-
-
 @pytest.fixture(scope="module")
 def analysed(ascend: Ascend, tmp_path_factory: pytest.TempPathFactory) -> Capture:
-    return take(ascend, tmp_path_factory.mktemp("analysed"), "analyse")
+    return take(ascend, tmp_path_factory.mktemp("analysed"))
 
 
 @pytest.fixture(scope="module")
 def collected(ascend: Ascend, tmp_path_factory: pytest.TempPathFactory) -> Capture:
-    return take(ascend, tmp_path_factory.mktemp("collected"), "collect")
+    return take(ascend, tmp_path_factory.mktemp("collected"), "--collect-only")
 
 
 def test_every_kernel_of_every_step_has_a_row(analysed: Capture) -> None:
@@ -84,8 +51,7 @@ def test_rows_say_what_was_launched(analysed: Capture) -> None:
 
 
 def test_kernels_follow_one_another_within_their_step(analysed: Capture) -> None:
-    launches = [launch for launch in Ascend.launch_log(analysed.log)]
-    for before, after in zip(launches, launches[1:], strict=False):
+    for before, after in itertools.pairwise(Ascend.launch_log(analysed.log)):
         assert before.end_ns < after.start_ns
         assert after.host_start_ns < after.start_ns
 
@@ -135,23 +101,56 @@ def test_runtime_and_device_can_be_told_from_an_npu(ascend: Ascend) -> None:
 
 
 def test_capture_is_analysed_offline_in_another_process(ascend: Ascend, collected: Capture) -> None:
-    assert not collected.has("kernel_details.csv")
+    assert not collected.path("kernel_details.csv").exists()
     copy = shutil.copytree(collected.folder, collected.folder.parent / "offline_ascend_pt")
-    analyse(ascend, [(copy, "")])
-    rows = Capture(copy, collected.log, "").table("kernel_details.csv")
+    analyse(ascend, [(copy, {})])
+    rows = Capture(copy, collected.log).table("kernel_details.csv")
     assert [row["Type"] for row in rows] == (NOISE + GOLDEN) * STEPS
     assert rows[-1]["Step Id"] == "3"
 
 
 def test_level0_has_no_types(ascend: Ascend, tmp_path: Path) -> None:
-    capture = take(ascend, tmp_path, "analyse", "Level0")
+    capture = take(ascend, tmp_path, "--level=Level0")
     (config,) = Ascend.call_log(capture.log, "aclprofCreateConfig")
     assert (config.arguments["metrics"], config.arguments["data_types"]) == (NO_METRICS, DATA_OF_LEVEL0)
     assert {row["Type"] for row in capture.table("kernel_details.csv")} == {"N/A"}
 
 
 def test_second_device_is_captured_as_itself(ascend: Ascend, tmp_path: Path) -> None:
-    capture = take(ascend, tmp_path, "analyse", "Level1", "1", "npu:1", devices=2)
+    capture = take(ascend, tmp_path, "--steps=1", "--device=npu:1", devices=2)
     (config,) = Ascend.call_log(capture.log, "aclprofCreateConfig")
     assert config.arguments["devices"] == [1]
     assert {row["Device_id"] for row in capture.table("kernel_details.csv")} == {"1"}
+
+
+def test_missing_synchronisation_lets_warm_up_kernels_leak_in(ascend: Ascend, tmp_path: Path) -> None:
+    capture = take(ascend, tmp_path, "--never-synchronise", "--noise-mib=4096")
+    rows = capture.table("kernel_details.csv")
+    assert len(rows) > STEPS * PER_STEP
+    assert rows[0]["Step Id"] == ""
+
+
+def test_db_export_holds_the_same_kernels(ascend: Ascend, collected: Capture) -> None:
+    copy = shutil.copytree(collected.folder, collected.folder.parent / "db_ascend_pt")
+    run = ascend.python("-c", f"from torch_npu.profiler.profiler import analyse; analyse({str(copy)!r}, 1, 'db')")
+    assert run.returncode == 0, run.stderr
+    written = Capture(copy, collected.log)
+    assert not written.path("kernel_details.csv").exists()
+    query = (
+        "SELECT type.value, endNs - startNs FROM COMPUTE_TASK_INFO JOIN TASK USING (globalTaskId)"
+        " JOIN STRING_IDS AS type ON type.id = opType ORDER BY startNs"
+    )
+    with closing(sqlite3.connect(written.path("ascend_pytorch_profiler.db"))) as db:
+        kernels = db.execute(query).fetchall()
+        steps = db.execute("SELECT id FROM STEP_TIME ORDER BY id").fetchall()
+    launches = Ascend.launch_log(collected.log)[-STEPS * PER_STEP :]
+    assert kernels == [(launch.op_type, launch.end_ns - launch.start_ns) for launch in launches]
+    assert steps == [(1,), (2,), (3,)]
+
+
+def test_values_equal_those_of_the_cpu(ascend: Ascend) -> None:
+    run = ascend.python(HERE / "values_against_cpu.py", cpu_values=True)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert [line for line in lines if not line.endswith(": equal")] == []
+    assert len(lines) > 50
