@@ -58,7 +58,7 @@ def _against_statistics(table: KernelTable, rows: np.ndarray, ours: Decimal, pat
     differences = [
         f"{op} on {core}: {_words(mine.get((op, core)))} in {table.paths[0].name}, "
         f"{_words(theirs.get((op, core)))} in {path.name}"
-        for op, core in sorted(mine.keys() | theirs.keys())
+        for op, core in _largest_first(mine, theirs)
         if not _agree(mine.get((op, core)), theirs.get((op, core)))
     ]
     total = sum((entry.total_us for entry in theirs.values()), Decimal())
@@ -134,6 +134,13 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         reader = csv.DictReader(file)
         for row in reader:
             yield reader.line_num, row
+
+
+def _largest_first(mine: dict[tuple[str, str], _Sum], theirs: dict[tuple[str, str], _Sum]) -> list[tuple[str, str]]:
+    """The keys of both, those first that differ most in time."""
+    none = _Sum(0, Decimal())
+    keys = sorted(mine.keys() | theirs.keys())
+    return sorted(keys, key=lambda key: -abs(mine.get(key, none).total_us - theirs.get(key, none).total_us))
 
 
 def _words(entry: _Sum | None) -> str:
