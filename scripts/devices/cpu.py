@@ -42,7 +42,7 @@ class CpuDevice:
             return []
         return [
             f"Other work kept the processor busy (load {self._load:.1f} on {cpu_count()} cores before the run): an "
-            "operator's threads wait for each other then, and its time can grow many times over. Measure again when idle."
+            "operator's threads wait for each other then, and its time grows many times over. Measure again when idle."
         ]
 
     def synchronize(self) -> None:

@@ -64,7 +64,7 @@ class CudaDevice:
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
         kernels = device_kernels(events, steps)
         capture_format.write(
-            capture.folder, kernels, device_statistics(self._profile, kernels), info(["CPU", "CUDA"], len(steps))
+            capture.folder, kernels, device_statistics(self._profile.events()), info(["CPU", "CUDA"], len(steps))
         )
         return Capture(capture.folder, torch_events.regions(events))
 
@@ -82,13 +82,12 @@ def device_kernels(events: Iterable[Any], steps: list[Region]) -> list[KernelEve
         ):
             continue
         launcher = launchers.get(event.linked_correlation_id())
-        copy = event.name().startswith(("Memcpy", "Memset"))
         kernels.append(
             KernelEvent(
                 step_id=torch_events.step_of(event.start_ns(), steps),
                 name=event.name(),
-                op_type=launcher.name if launcher else event.name().partition("<")[0],
-                core="MEMORY" if copy else "CUDA",
+                op_type=launcher.name if launcher else own_type(event.name()),
+                core=core_of(event.name()),
                 start_ns=event.start_ns(),
                 duration_ns=event.duration_ns(),
                 shapes=launcher.shapes if launcher else (),
@@ -100,37 +99,36 @@ def device_kernels(events: Iterable[Any], steps: list[Region]) -> list[KernelEve
     return kernels
 
 
-def device_statistics(profiler: profile, kernels: list[KernelEvent]) -> list[OpStatistic]:
-    """Count and total per (type, core): counts from the kernels, totals from torch.profiler's own averages.
+def device_statistics(function_events: Iterable[Any]) -> list[OpStatistic]:
+    """Count and total per (type, core) as torch.profiler itself assigns kernels to the operators that launched them.
 
-    key_averages() has one row per kernel name; the kernels say which type and core each name belongs to.
+    `function_events` are `profile.events()`: an operator's `kernels` are the ones that torch linked to it; a device
+    event that torch linked to none is its own type.
     """
-    totals: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    for average in profiler.key_averages():
-        if average.device_type == torch.autograd.DeviceType.CUDA:
-            totals[average.key] = totals.get(average.key, 0.0) + average.self_device_time_total * 1000
-            counts[average.key] = counts.get(average.key, 0) + average.count
-    share: dict[tuple[str, str, str], int] = defaultdict(int)
-    for kernel in kernels:
-        share[kernel.name, kernel.op_type, kernel.core] += 1
-    rows: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
-    own: dict[tuple[str, str, str], int] = defaultdict(int)
-    for kernel in kernels:
-        own[kernel.name, kernel.op_type, kernel.core] += kernel.duration_ns
-    by_name: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
-    for signature in share:
-        by_name[signature[0]].append(signature)
-    for name, signatures in by_name.items():
-        known = sum(own[s] for s in signatures)
-        for signature in signatures:
-            # A name launched by several operators is split as its kernels are; the profiler has no finer total.
-            part = own[signature] / known if known else 0.0
-            row = rows[signature[1], signature[2]]
-            row[0] += share[signature] if counts.get(name) == sum(share[s] for s in signatures) else counts.get(name, 0)
-            row[1] += totals.get(name, 0.0) * part
-    return [
-        OpStatistic(op_type, core, int(count), round(total))
-        for (op_type, core), (count, total) in rows.items()
-        if count
-    ]
+    events = list(function_events)
+    rows: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(op_type: str, name: str, duration_us: float) -> None:
+        row = rows[op_type, core_of(name)]
+        row[0] += 1
+        row[1] += round(duration_us * 1000)
+
+    for event in events:
+        for kernel in event.kernels:
+            add(event.name, kernel.name, kernel.duration)
+    operators = {event.id for event in events if event.kernels}
+    for event in events:
+        on_device = event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation
+        if on_device and event.linked_correlation_id not in operators:
+            add(own_type(event.name), event.name, event.time_range.elapsed_us())
+    return [OpStatistic(op_type, core, count, total) for (op_type, core), (count, total) in rows.items()]
+
+
+def core_of(name: str) -> str:
+    """Whether a device event is a kernel or moves memory."""
+    return "MEMORY" if name.startswith(("Memcpy", "Memset")) else "CUDA"
+
+
+def own_type(name: str) -> str:
+    """The type of a kernel that no operator launched: its name without template arguments."""
+    return name.partition("<")[0]

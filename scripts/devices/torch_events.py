@@ -17,6 +17,14 @@ LABEL_PREFIX = "goldenprof::"
 # Operators that only make or change a tensor's metadata although their schema does not say "view".
 _METADATA = (
     "aten::_unsafe_view",
+    "aten::unsafe_chunk",
+    "aten::unsafe_split",
+    "aten::unsafe_split_with_sizes",
+    "aten::is_pinned",
+    "aten::is_same_size",
+    "aten::is_set_to",
+    "aten::resize_as_",
+    "aten::_resize_output_",
     "aten::unsqueeze_",
     "aten::squeeze_",
     "aten::as_strided_",
@@ -141,11 +149,17 @@ def only_moves_metadata(name: str) -> bool:
     """Whether an operator is a view or an allocation: it computes nothing."""
     if name.startswith(_ALLOCATIONS) or name in _METADATA:
         return True
-    schemas = torch._C._jit_get_schemas_for_operator(name)
-    return bool(schemas) and all(
-        schema.returns
-        and all(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
-        for schema in schemas
+    schemas = [
+        schema
+        for schema in torch._C._jit_get_schemas_for_operator(name)
+        if any(str(argument.type) == "Tensor" for argument in schema.arguments)  # not TorchScript's own, for its lists
+    ]
+    return bool(schemas) and all(map(_returns_aliases, schemas))
+
+
+def _returns_aliases(schema: Any) -> bool:
+    return bool(schema.returns) and all(
+        result.alias_info is not None and not result.alias_info.is_write for result in schema.returns
     )
 
 
