@@ -338,8 +338,8 @@ def make_database(path: Path, trace: Trace) -> None:
     steps = {row.step for row in trace.rows}
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "CREATE TABLE TASK (startNs INTEGER, endNs INTEGER, deviceId INTEGER, globalTaskId INTEGER, taskType INTEGER, "
-            "streamId INTEGER DEFAULT 2)"
+            "CREATE TABLE TASK (startNs INTEGER, endNs INTEGER, deviceId INTEGER, globalTaskId INTEGER, "
+            "taskType INTEGER, streamId INTEGER DEFAULT 2)"
         )
         connection.execute(
             "CREATE TABLE COMPUTE_TASK_INFO (name INTEGER, globalTaskId INTEGER PRIMARY KEY, blockDim INTEGER, "
@@ -420,7 +420,12 @@ def test_a_real_capture_cut_after_300_rows_does_not_agree_with_its_op_statistic(
         (tmp_path / tree / "ASCEND_PROFILER_OUTPUT" / name).unlink()
     perf = parse_csv.parse(tmp_path)
     assert perf.e2e_us == Decimal("57166.280")
-    assert {row.op: row.bound for row in perf.pipes}["MatMulV3"] == "cube"
+    with (tmp_path / perf.output.source).open(newline="") as file:
+        rows = [r for r in csv.DictReader(file) if (r["Type"], r["Accelerator Core"]) == ("MatMulV3", "AI_CORE")]
+    cube = sum(float(r["aic_mac_time(us)"]) for r in rows) / sum(float(r["aicore_time(us)"]) for r in rows)
+    (matmul,) = [row for row in perf.pipes if (row.op, row.core) == ("MatMulV3", "AI_CORE")]
+    assert matmul.shares["cube"] == pytest.approx(cube)
+    assert (matmul.bound, matmul.blocks) == ("mte2", 20)
     assert sum(row.total_us for row in perf.ops) == perf.e2e_us
 
 
