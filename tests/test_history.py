@@ -1,0 +1,173 @@
+"""The history: what is written is read, machines merge by copying, and nothing is left out in silence."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from scripts import accepted, history
+from scripts.errors import ArtifactError, ConfigError
+from scripts.history import History, HistoryRow, OpTime
+
+START = datetime(2026, 6, 12, 2, tzinfo=UTC)
+ROW = HistoryRow(
+    run_id="20260612T020000Z-npu-7",
+    run_started_at=START,
+    host="npu-7",
+    commit="abc",
+    dirty=False,
+    interrupted=False,
+    case_id="attention_golden/p0",
+    family="attention",
+    tier="p0",
+    status="ok",
+    device_kind="npu",
+    device_model="Ascend910B3",
+    scope="device total, cold cache",
+    e2e_us=245.3,
+    kernels=7,
+    measured_at=START + timedelta(minutes=1),
+    iteration_us=[245.3, 244.1, 250.0],
+    ops=[OpTime("MatMulV2", "AI_CORE", 2, 180.6), OpTime("SoftmaxV2", "AI_VECTOR_CORE", 1, 64.7)],
+    folder="nights/20260612T020000Z-npu-7/first/attention_golden/p0/key",
+)
+FAILED = replace(ROW, case_id="rms_norm_golden/p0", status="golden_failed", reason="IndexError", e2e_us=None, ops=[])
+
+
+def run(host: str, days: int) -> HistoryRow:
+    start = START + timedelta(days=days)
+    return replace(ROW, run_id=f"{start:%Y%m%dT%H%M%SZ}-{host}", run_started_at=start, host=host)
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = history.write(tmp_path, [ROW, FAILED])
+    assert path.name == f"{ROW.run_id}.parquet"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # no temporary file is left
+    found = History(tmp_path)
+    assert found.rows(found.runs()) == [ROW, FAILED]
+    assert found.problems == []
+
+
+def test_columns_that_are_not_asked_for_have_their_defaults(tmp_path: Path) -> None:
+    history.write(tmp_path, [ROW])
+    (row,) = History(tmp_path).rows([ROW.run_id], without=["ops", "iteration_us"])
+    assert row == replace(ROW, ops=[], iteration_us=[])
+
+
+def test_histories_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
+    for host, days in (("npu-7", 0), ("npu-7", 2), ("npu-9", 1)):
+        history.write(tmp_path / host, [run(host, days)])
+    for path in (tmp_path / "npu-9").iterdir():
+        shutil.copy(path, tmp_path / "npu-7")
+    merged = History(tmp_path / "npu-7")
+    assert [run_id[-5:] for run_id in merged.runs()] == ["npu-7", "npu-9", "npu-7"]
+    assert merged.runs(latest=1) == [run("npu-7", 2).run_id]
+
+
+def test_a_resumed_run_replaces_its_own_file_only(tmp_path: Path) -> None:
+    history.write(tmp_path, [replace(ROW, interrupted=True, status="not_run", e2e_us=None)])
+    history.write(tmp_path, [run("npu-7", 1)])
+    history.write(tmp_path, [ROW])
+    found = History(tmp_path)
+    assert found.rows(found.runs()) == [ROW, run("npu-7", 1)]
+
+
+def test_files_that_cannot_be_read_are_named_and_the_rest_is(tmp_path: Path) -> None:
+    good = history.write(tmp_path, [ROW])
+    (tmp_path / "torn.parquet").write_bytes(good.read_bytes()[:-40])
+    shutil.copy(good, tmp_path / "copy.parquet")
+    parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "other.parquet")
+    _with_version(good, tmp_path / "newer.parquet", str(history.SCHEMA_VERSION + 1))
+    found = History(tmp_path)
+    assert found.rows(found.runs()) == [ROW]
+    words = dict(zip(["copy", "newer", "other", "torn"], found.problems, strict=True))
+    assert "copy of run" in words["copy"]
+    assert "newer than" in words["newer"]
+    assert "not a run's history" in words["other"]
+    assert "no readable Parquet file" in words["torn"]
+
+
+def test_a_file_without_later_columns_is_read_with_their_defaults(tmp_path: Path) -> None:
+    path = history.write(tmp_path, [ROW])
+    table = parquet.read_table(path)
+    parquet.write_table(table.drop_columns(["ops", "host_wall_us", "measurement", "stand_in"]), path)
+    history.write(tmp_path, [run("npu-7", 1)])
+    found = History(tmp_path)
+    assert found.rows(found.runs()) == [replace(ROW, ops=[]), run("npu-7", 1)]
+
+
+def test_an_empty_folder_is_an_empty_history(tmp_path: Path) -> None:
+    assert History(tmp_path / "none").runs() == []
+    assert History(tmp_path / "none").rows([]) == []
+
+
+def test_a_folder_with_a_quote_in_its_name_is_read(tmp_path: Path) -> None:
+    history.write(tmp_path / "o'brien", [ROW])
+    assert History(tmp_path / "o'brien").runs() == [ROW.run_id]
+
+
+def test_questions_in_sql_are_answered_and_wrong_ones_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history.write(tmp_path, [ROW, FAILED])
+    arguments = ["--csv", "--folder", str(tmp_path)]
+    assert history.main(["SELECT case_id, e2e_us FROM history WHERE status = 'ok'", *arguments]) == 0
+    assert capsys.readouterr().out == "case_id,e2e_us\nattention_golden/p0,245.3\n"
+    assert history.main(["SELECT nothing FROM history", *arguments]) == 1
+    assert "nothing" in capsys.readouterr().err
+    with pytest.raises(ArtifactError, match="cannot be asked"):
+        History(tmp_path).query("not SQL")
+
+
+# ---------------------------------------------------------------- accepted changes
+
+
+def test_accepted_changes_name_a_day_a_time_or_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "accepted.yaml"
+    path.write_text(
+        "- {case: attention_golden/*, since: 2026-06-12, why: float32 softmax}\n"
+        f"- {{case: rms_norm_golden/p0, since: {ROW.run_id}, why: accuracy, device_model: Ascend910B3}}\n"
+        "- {case: '*', since: '2026-06-12T04:30', why: new driver}\n"
+    )
+    day, run_start, moment = accepted.read(path, {ROW.run_id: START})
+    assert day.since == datetime(2026, 6, 12, tzinfo=UTC)
+    assert run_start.since == START
+    assert moment.since == datetime(2026, 6, 12, 4, 30, tzinfo=UTC)
+    assert day.covers("attention_golden/p0", "any")
+    assert not day.covers("rms_norm_golden/p0", "any")
+    assert run_start.covers("rms_norm_golden/p0", "Ascend910B3")
+    assert not run_start.covers("rms_norm_golden/p0", "NVIDIA H200")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("case: x", "a list of entries"),
+        ("- x", "no mapping"),
+        ("- {case: x, since: 2026-06-12}", "why is missing"),
+        ("- {case: x, sinc: 2026-06-12, why: y}", "Did you mean since"),
+        ("- {case: x, since: soon, why: y}", "neither a time"),
+        ("-\n  case: x\n  case: y\n  since: 2026-06-12\n  why: z", r"yaml:3"),
+    ],
+)
+def test_a_wrong_entry_is_explained_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "accepted.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        accepted.read(path, {})
+
+
+def test_no_file_means_nothing_is_accepted(tmp_path: Path) -> None:
+    assert accepted.read(tmp_path / "none.yaml", {}) == []
+
+
+def _with_version(source: Path, target: Path, version: str) -> None:
+    table = parquet.read_table(source)
+    metadata = {**table.schema.metadata, history.VERSION_KEY: version, history.RUN_KEY: target.stem}
+    parquet.write_table(table.replace_schema_metadata(metadata), target)
