@@ -91,14 +91,12 @@ def _imports(path: Path, stamp: tuple[int, int, int], roots: tuple[Path, ...]) -
 
 
 def _from_import(node: ast.ImportFrom, path: Path, roots: tuple[Path, ...]) -> list[Path]:
-    if node.level:
-        base = path.parents[node.level - 1]
-        places: tuple[Path, ...] = (base,)
-    else:
-        places = (path.parent, *roots)
+    base = path.parents[max(node.level - 1, 0)]
+    places = (base,) if node.level else (base, *roots)
     module = node.module or ""
     names = [f"{module}.{alias.name}".strip(".") for alias in node.names]
-    return [file for name in [module, *names] if name for file in _resolve(name, places)]
+    package = [base / "__init__.py"] if node.level and (base / "__init__.py").is_file() else []
+    return package + [file for name in [module, *names] if name for file in _resolve(name, places)]
 
 
 def _resolve(module: str, places: tuple[Path, ...]) -> list[Path]:

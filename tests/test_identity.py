@@ -1,0 +1,125 @@
+"""Which devices a machine has, told from what its tools print; and the words for what is not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.devices import identity
+
+SMI = "GPU-1a, NVIDIA H200, 570.10\nGPU-2b, NVIDIA H200, 570.10\n"
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    identity.survey.cache_clear()
+    identity.resolve.cache_clear()
+    yield
+    identity.survey.cache_clear()
+    identity.resolve.cache_clear()
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts an `nvidia-smi` on PATH that prints what it is told, beside a CUDA build of torch."""
+
+    def make(output: str) -> None:
+        tool = tmp_path / "nvidia-smi"
+        tool.write_text(f"#!/bin/sh\ncat <<'END'\n{output}END\n")
+        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setattr(identity, "_torch_cuda_build", lambda: "13.0")
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return make
+
+
+def test_auto_is_the_cpu_where_there_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    found = identity.resolve("auto")
+    assert found.kind == found.name == "cpu"
+    assert found.problem == ""
+    assert found.versions["torch"]
+
+
+def test_auto_prefers_the_gpu(smi: Callable[[str], None]) -> None:
+    smi(SMI)
+    found = identity.resolve("auto")
+    assert (found.name, found.model, found.driver) == ("cuda:0", "NVIDIA H200", "570.10")
+    assert found.versions == {"torch": found.versions["torch"], "driver": "570.10", "cuda": "13.0"}
+
+
+def test_an_index_out_of_range_says_which_there_are(smi: Callable[[str], None]) -> None:
+    smi(SMI)
+    assert identity.resolve("cuda:1").problem == ""
+    assert "cuda:0 to cuda:1" in identity.resolve("cuda:7").problem
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"), [("0", 1), ("1,0", 2), ("GPU-2b", 1), ("", 0), ("-1,0", 0), ("1,9,0", 1), ("GPU-", 0)]
+)
+def test_hidden_gpus_are_not_counted(
+    smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, visible: str, count: int
+) -> None:
+    smi(SMI)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert len(identity.survey("cuda").models) == count
+
+
+def test_a_gpu_with_a_torch_that_has_no_cuda_is_named_as_such(
+    smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi(SMI)
+    monkeypatch.setattr(identity, "_torch_cuda_build", lambda: "")
+    assert "build without CUDA" in identity.resolve("cuda").problem
+
+
+def test_a_missing_device_says_what_was_looked_for_and_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(identity, "package_version", lambda package: "" if package == "torch_npu" else "2.13.0")
+    problem = identity.resolve("npu:0").problem
+    assert "torch_npu" in problem
+    assert "Found instead: cpu (" in problem
+    assert "`auto`" in problem
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"error": "libascendcl.so: cannot open shared object file"}, "libascendcl.so"),
+        ({"devices": 0, "soc": "Ascend910B3", "stand_in": False}, "counts 0 devices"),
+    ],
+)
+def test_an_ascend_runtime_that_does_not_answer_is_quoted(
+    monkeypatch: pytest.MonkeyPatch, answer: dict, words: str
+) -> None:
+    monkeypatch.setattr(identity, "package_version", lambda package: "2.13.0")
+    monkeypatch.setattr(identity, "_probe_npu", lambda: answer)
+    assert words in identity.resolve("npu").problem
+
+
+def test_an_npu_is_known_by_chip_driver_and_cann(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "version.cfg").write_text("[runtime_running_version]\nversion=[8.5.0:8.5.0]\n")
+    monkeypatch.delenv("ASCEND_TOOLKIT_HOME", raising=False)
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    monkeypatch.setattr(identity, "package_version", lambda package: "2.13.0")
+    monkeypatch.setattr(identity, "_probe_npu", lambda: {"devices": 2, "soc": "Ascend910B3", "stand_in": True})
+    found = identity.resolve("npu:1")
+    assert (found.name, found.model, found.stand_in, found.problem) == ("npu:1", "Ascend910B3", True, "")
+    assert found.versions["cann"] == "8.5.0"
+    assert found.versions["torch_npu"] == "2.13.0"
+    assert identity.resolve("auto").name == "npu:0"
+
+
+def test_finding_devices_imports_no_torch() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from scripts.devices import identity; identity.resolve('auto'); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

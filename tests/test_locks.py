@@ -1,0 +1,117 @@
+"""One holder per device, in all processes of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts import locks
+
+HOLD = """
+import sys, time
+from scripts import locks
+with locks.hold("npu:0", waiting=lambda: print("waiting", flush=True)):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GOLDENPROF_LOCK_DIR", str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+def holder() -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+
+
+def test_a_second_process_waits_until_the_first_lets_go() -> None:
+    first, second = holder(), None
+    try:
+        assert first.stdout.readline() == "held\n"
+        second = holder()
+        assert second.stdout.readline() == "waiting\n"
+        first.communicate("\n")
+        assert second.stdout.readline() == "held\n"
+    finally:
+        for process in filter(None, (first, second)):
+            process.kill()
+            process.communicate()
+
+
+def test_a_killed_holder_lets_go() -> None:
+    first = holder()
+    assert first.stdout.readline() == "held\n"
+    first.kill()
+    first.communicate()
+    waited = []
+    with locks.hold("npu:0", waiting=lambda: waited.append(1)):
+        assert waited == []
+
+
+def test_a_forked_child_that_outlives_the_holder_does_not_keep_the_device() -> None:
+    code = """
+import os, time
+from scripts import locks
+with locks.hold("npu:0"):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+    print("forked", flush=True)
+    time.sleep(0.2)
+os._exit(0)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout.readline() == "forked\n"
+        process.wait()
+        start = time.monotonic()
+        with locks.hold("npu:0"):
+            assert time.monotonic() - start < 5
+    finally:
+        os.killpg(process.pid, 9)
+
+
+def test_shared_holders_do_not_wait_for_each_other_and_an_exclusive_one_does() -> None:
+    waited = []
+    with locks.hold("cpu", shared=True):
+        with locks.hold("cpu", shared=True, waiting=lambda: waited.append("shared")):
+            pass
+        code = "from scripts import locks\nwith locks.hold('cpu', waiting=lambda: print('waiting', flush=True)): pass"
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "waiting\n"
+    process.communicate()
+    assert process.returncode == 0
+    assert waited == []
+
+
+def test_different_devices_do_not_wait_for_each_other() -> None:
+    with locks.hold("npu:0"), locks.hold("npu:1", waiting=lambda: pytest.fail("waited")):
+        pass
+
+
+def test_every_user_of_the_machine_may_use_the_lock_files(folder: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with locks.hold("npu:0"):
+            pass
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    assert (folder / "npu-0.lock").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_symlink_in_place_of_a_lock_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    (folder / "npu-0.lock").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError), locks.hold("npu:0"):
+        pass
+    assert not (tmp_path / "target").exists()
