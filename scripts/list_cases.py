@@ -1,0 +1,94 @@
+"""`goldenprof list`: the cases of cases.yaml, each with its key and what became of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts import artifacts, failures
+from scripts.artifacts import FailureRecord
+from scripts.errors import ArtifactError
+from scripts.plan import SELECTION_KEYS, Plan, PlannedCase
+
+HEADER = ("case", "tier", "cached", "status", "key")
+
+
+@dataclass(frozen=True)
+class CaseLine:
+    """One line of the list."""
+
+    case: str
+    tier: str
+    cached: str
+    status: str
+    key: str
+
+
+def add_parser(subparsers: Any) -> None:
+    """The options of `goldenprof list`."""
+    parser = subparsers.add_parser("list", help="list the cases with their keys and what became of them")
+    add_plan_options(parser)
+    parser.add_argument("--tier", help="only cases of this tier; several with commas")
+    parser.add_argument("--family", help="only operators of this family; several with commas")
+    parser.add_argument(
+        "--match", metavar="PATTERN", help="only cases whose OPERATOR/CASE fits, such as '*attention*/p0'"
+    )
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every verb that reads the cases file."""
+    parser.add_argument(
+        "--cases", type=Path, default=Path("config/cases.yaml"), help="cases file (default: %(default)s)"
+    )
+    parser.add_argument("--device", help="as if every case had this `device`")
+
+
+def load_plan(options: argparse.Namespace) -> Plan:
+    """The plan of the cases file that `options` name."""
+    config = {"cases": options.cases, "device": options.device}
+    selection = {name: getattr(options, name, None) for name in SELECTION_KEYS}
+    return Plan.load({name: value for name, value in {**config, **selection}.items() if value})
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the list."""
+    lines = [line(planned) for planned in load_plan(options).sweep()]
+    for row in table(HEADER, [astuple(entry) for entry in lines]):
+        print(row)
+    counts = ", ".join(f"{count} {status}" for status, count in Counter(entry.status for entry in lines).most_common())
+    print(f"\n{len(lines)} cases: {counts}")
+    return 0
+
+
+def line(planned: PlannedCase) -> CaseLine:
+    """What is known of a case without running anything."""
+    cached = "yes" if (planned.folder / "profile.json").exists() else "no"
+    return CaseLine(planned.case.id, planned.case.tier or "-", cached, status(planned), planned.key)
+
+
+def status(planned: PlannedCase) -> str:
+    """`ok`, the status of a failed step, `profiled` without numbers yet, or `not_run`."""
+    failure = failures.path(planned)
+    if failure.exists():
+        try:
+            return artifacts.read(failure, FailureRecord).status
+        except ArtifactError:
+            return "unreadable"
+    if (planned.folder / "perf.json").exists():
+        return "ok"
+    if (planned.folder / "profile.json").exists():
+        return "profiled"
+    return "device_unavailable" if planned.problem else "not_run"
+
+
+def table(header: Iterable[str], rows: list[tuple[str, ...]]) -> list[str]:
+    """`rows` under `header` in aligned columns."""
+    everything = [tuple(header), *rows]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(everything[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything
+    ]
