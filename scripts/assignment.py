@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -55,7 +56,7 @@ class Assignment:
         """The noise in words."""
         return noise.words(self.profile.noise)
 
-    @property
+    @cached_property
     def regions(self) -> list[Region]:
         """The golden regions by iteration, where their times are on the kernels' own clock; else none."""
         if self.profile.device.kind not in HOST_CLOCK_KINDS:

@@ -89,6 +89,8 @@ def _check_strays(work: Assignment) -> None:
     measured = np.flatnonzero(np.isin(work.rule, (NOISE, GOLDEN)))
     measured = measured[np.argsort(start[measured], kind="stable")]
     stray = np.flatnonzero(np.isin(work.rule, (OUTSIDE_STEPS, WARM_UP)))
+    if not len(stray) or not len(measured):
+        return
     place = np.searchsorted(start[measured], start[stray], side="right")
     inside = (place > 0) & (place < len(measured))
     following = measured[np.minimum(place, len(measured) - 1)]

@@ -62,14 +62,14 @@ def read(paths: tuple[Path, ...], kind: str) -> KernelTable:
 
 def _read_file(path: Path) -> pa.Table:
     """The wanted columns of one file, named as KernelTable's fields, and PMU columns as themselves."""
-    columns = _columns(path)
-    types = {column: _type_of(name) for name, column in columns.items()}
+    found = columns(path)
+    types = {column: _type_of(name) for name, column in found.items()}
     try:
-        return _read_columns(path, types).rename_columns(list(columns))
+        return _read_columns(path, types).rename_columns(list(found))
     except pa.ArrowInvalid as error:
-        _explain(path, {column: name for name, column in columns.items() if types[column] != _TEXT})
+        _explain(path, {column: name for name, column in found.items() if types[column] != _TEXT})
         try:  # nothing is wrong with it: then a cell holds a line break, which the fast way does not expect
-            return _read_columns(path, types, newlines=True).rename_columns(list(columns))
+            return _read_columns(path, types, newlines=True).rename_columns(list(found))
         except pa.ArrowInvalid:
             raise CaseFailure(Status.INCOMPLETE, f"{path} cannot be read as CSV: {error}.", AGAIN) from error
 
@@ -98,7 +98,7 @@ def _type_of(name: str) -> pa.DataType:
     return pa.float64() if name == "wait_us" or PMU_COLUMN.fullmatch(name) else _TEXT
 
 
-def _columns(path: Path) -> dict[str, str]:
+def columns(path: Path) -> dict[str, str]:
     """KernelTable field -> the column's name in this file; PMU columns map to themselves."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -100,7 +100,7 @@ def _quoted(value: Any) -> str:
     return text.getvalue()
 
 
-# By period, as FORMAT notes and real captures have them.
+# By period, as the sources and real captures have them.
 FIXED: dict[str, Dialect] = {
     "mid 2023, no unit": Dialect(device="", start="Start Time", tab=False, line_end="\n"),
     "2023, no tab, trimmed": Dialect(device="", tab=False, trim_zeros=True, line_end="\n", extra=("HF32 Eligible",)),

@@ -12,7 +12,7 @@ import pytest
 from scripts import attribution, kernel_table
 from scripts.attribution import RULES, Attribution
 from scripts.errors import CaseFailure
-from scripts.kernels import stable_name
+from scripts.kernels import Kernel, Kernels, stable_name
 from scripts.status import Status
 from tests import traces
 from tests.traces import GOLDENS, LEAK, NOISE, NOISE_TEXT, RESTORE, Trace, build, launch, timed, without
@@ -323,6 +323,28 @@ def test_restores_that_are_no_copies_before_the_noise_are_refused_without_step_i
     trace = build(GOLDENS["casts"], 3, restores=1, with_steps=False)
     rows = [replace(row, op="Mul", name="Mul") if row.op == RESTORE.op else row for row in trace.rows]
     assert "rows more than the last one" in failure(replace(trace, rows=rows), tmp_path).message
+
+
+def test_kernels_are_told_apart_among_very_many_names_and_shapes(tmp_path: Path) -> None:
+    """The product of all distinct cells is beyond 64 bits."""
+    count = 60_000
+    lines = [f'K{k}x,Op{k},Core{k},{k},1,"""{k}"""\n' for k in range(count)] + ['K7x,Op7,Core7,1,1,"""7"""\n']
+    path = tmp_path / "kernel_details.csv"
+    path.write_text("Name,Type,Accelerator Core,Start Time(us),Duration(us),Input Shapes\n" + "".join(lines))
+    kernels = Kernels.of(kernel_table.read(path, "kernel_details"))
+    assert len(kernels.kinds) == count
+    assert kernels[7] == kernels[count] == Kernel("Op7", "K7x", "Core7", "7")
+
+
+def test_a_capture_without_any_row_of_the_case_s_device_is_no_kernels(tmp_path: Path) -> None:
+    text = "Step Id,Device_id,Name,Start Time(us),Duration(us)\n13,0,Add,1,1\n13,1,Add,2,1\n,2,Add,3,1\n"
+    (tmp_path / "kernel_details.csv").write_text(text)
+    record = traces.profile(0, noise=False)
+    record.device = replace(record.device, physical_id="2")
+    with pytest.raises(CaseFailure) as caught:
+        attribution.attribute(kernel_table.read(tmp_path / "kernel_details.csv", "kernel_details"), record)
+    assert caught.value.status is Status.NO_KERNELS
+    assert "2 other_device" in caught.value.message
 
 
 @pytest.mark.parametrize(

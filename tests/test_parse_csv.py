@@ -67,7 +67,7 @@ def test_the_op_table_adds_up_to_the_e2e_exactly(name: str, iterations: int, tmp
 
 
 def test_one_iteration_is_the_plain_sum(tmp_path: Path) -> None:
-    """The number that the seed's report gives: the sum of all kernels but the noise."""
+    """Nothing is divided or averaged: the number is the sum of all kernels but the noise."""
     ops = [("MatMulV2", "45.2"), ("SoftmaxV2", "32.1"), ("MatMulV2", "45.2"), ("Mul", "122.8")]
     perf = parsed(build(lambda k: [launch(op, us=us) for op, us in ops], 1), tmp_path)
     assert perf.e2e_us == Decimal("245.3")

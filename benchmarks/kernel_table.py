@@ -1,0 +1,80 @@
+"""Reading one million kernels against a bare pyarrow reading of the same columns, and a small file.
+
+Run from the repository: `python -m benchmarks.kernel_table [rows]`. Prints seconds, their ratio and the peak memory.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from scripts import kernel_csv, kernel_table
+
+PIPES = [
+    *(f"aic_{pipe}_{what}" for pipe in ("mac", "scalar", "mte1", "mte2", "fixpipe") for what in ("time(us)", "ratio")),
+    *(f"aiv_{pipe}_{what}" for pipe in ("vec", "scalar", "mte2", "mte3") for what in ("time(us)", "ratio")),
+]
+HEADER = [
+    *("Step Id", "Device_id", "Model ID", "Task ID", "Stream ID", "Name", "Type", "OP State", "Accelerator Core"),
+    *("Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Dim", "Mix Block Dim", "HF32 Eligible"),
+    *("Input Shapes", "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"),
+    *("Context ID", "aicore_time(us)", "aic_total_cycles", "aic_icache_miss_rate", "aiv_time(us)"),
+    *("aiv_total_cycles", "aiv_icache_miss_rate", *PIPES, "cube_utilization(%)"),
+]
+TYPES = ("MatMulV3", "Add", "Mul", "Cast", "RmsNorm", "SoftmaxV2", "ReduceSum", "Slice", "Transpose", "Exp")
+
+
+def write(path: Path, rows: int) -> None:
+    """A Level1 kernel_details.csv of an Atlas A2 with all 47 columns."""
+    pmu = ",".join(["0.125"] * (len(HEADER) - 22))
+    with path.open("w", newline="") as file:
+        file.write(",".join(HEADER) + "\r\n")
+        for k in range(rows):
+            op, start = TYPES[k % 10], 1_764_246_877_074_017_600 + 20_001 * k
+            shapes = f'"""{64 * (k % 40 + 1)},4096;64"""'
+            file.write(
+                f"{k * 10 // rows},0,4294967295,{k % 65536},2,aclnn{op}_{op}AiCore_{op},{op},dynamic,AI_VECTOR_CORE,"
+                f"{start // 1000}.{start % 1000:03d}\t,{k % 977}.{k % 1000:03d},1.090000,40,0,NO,"
+                f"{shapes},FLOAT;FLOAT,ND;ND,{shapes},FLOAT,ND,N/A,{pmu}\r\n"
+            )
+
+
+def bare(path: Path) -> pa.Table:
+    """pyarrow's own reading of the columns that kernel_csv uses, with types inferred."""
+    columns = list(kernel_csv.columns(path).values())
+    return pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(include_columns=columns))
+
+
+def fastest(work: Callable[[], object], times: int) -> float:
+    """Seconds of the fastest of several calls."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = Path(folder, "large.csv"), Path(folder, "small.csv")
+        write(large, rows)
+        write(small, 40)
+        ours = fastest(lambda: kernel_table.read(large, "kernel_details"), 3)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        theirs = fastest(lambda: bare(large), 3)
+        little = fastest(lambda: kernel_table.read(small, "kernel_details"), 50)
+    print(f"{rows} rows x {len(HEADER)} columns: {ours:.2f} s, bare pyarrow {theirs:.2f} s, ratio {ours / theirs:.2f}")
+    print(f"peak memory {peak:.0f} MiB; 40 rows: {little * 1000:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()
