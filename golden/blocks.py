@@ -78,6 +78,15 @@ def gather_pages(cache: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     return cache[table.long().clamp(min=0)].flatten(1, 2)
 
 
+def paged_rows(table: torch.Tensor, positions: torch.Tensor, block_size: int) -> torch.Tensor:
+    """Flat cache rows (int64) of token positions [n, m] in sequences whose tables are the rows of table [n, width].
+
+    Negative positions are read as position 0, and padding ids as page 0; the caller masks them.
+    """
+    positions = positions.long().clamp(min=0)
+    return table.long().gather(1, positions // block_size).clamp(min=0) * block_size + positions % block_size
+
+
 def write_slots(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> None:
     """Write rows [n, ...] in place to flat slots [n] of a paged cache [blocks, block_size, ...]; -1 skips its row."""
     slots = slots.flatten().long()
@@ -88,6 +97,19 @@ def write_slots(cache: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) ->
 def before(lengths: torch.Tensor, size: int) -> torch.Tensor:
     """Bool [*lengths.shape, size], True at the positions below each length."""
     return torch.arange(size, device=lengths.device) < lengths[..., None]
+
+
+def owner(ends: torch.Tensor, size: int) -> torch.Tensor:
+    """int64 [size]: the sequence or group of each packed row, from the cumulative ends [B] without the leading 0."""
+    rows = torch.arange(size, device=ends.device)
+    return (rows[:, None] >= ends).sum(-1)
+
+
+def sink_softmax(scores: torch.Tensor, visible: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
+    """`masked_softmax` with exp(sink) added to the denominator; sink broadcasts to scores[..., :1]."""
+    scores = scores.masked_fill(~visible, float("-inf"))
+    sink = sink.float().expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat([scores, sink], dim=-1), dim=-1)[..., :-1]
 
 
 def masked_softmax(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:

@@ -143,6 +143,16 @@ def unique_slots(count: int, slots: int, device: Device, skipped: int = 0) -> to
     return chosen
 
 
+def pack_rows(values: torch.Tensor, rope: torch.Tensor, scales: torch.Tensor, row_bytes: int) -> torch.Tensor:
+    """uint8 [n, row_bytes]: the bytes of 8-bit values, rope and scales side by side, zero bytes behind them.
+
+    Packing real numbers, and not drawing bytes, keeps NaN and infinity out of the rows.
+    """
+    parts = [part.contiguous().view(torch.uint8) for part in (values, rope, scales)]
+    packed = torch.cat(parts, dim=-1)
+    return torch.nn.functional.pad(packed, (0, row_bytes - packed.shape[-1]))
+
+
 # --- indices --------------------------------------------------------------------------------------------------------
 
 

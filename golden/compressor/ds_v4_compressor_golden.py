@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import torch
 
-from golden.blocks import matmul, rms_norm, rope_tail, write_slots
+from golden.blocks import matmul, paged_rows, rms_norm, rope_tail, write_slots
 from golden.inputs import Draw, block_table, pick_case, rope_tables
 
 
@@ -81,7 +81,7 @@ def ds_v4_compressor_golden(
         (kv_state, kv_block_table, matmul(x, wkv.t())),
         (score_state, score_block_table, scores),
     ):
-        write_slots(state, _slots(state, table, positions), rows.flatten(0, 1))
+        write_slots(state, paged_rows(table, positions, state.shape[1]), rows.flatten(0, 1))
 
     sequence, token = torch.nonzero((positions + 1) % ratio == 0, as_tuple=True)
     if len(sequence) == 0:
@@ -97,22 +97,16 @@ def ds_v4_compressor_golden(
     return (matmul(rows, hadamard) if rotate else rows).to(x.dtype)
 
 
-def _slots(state: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Flat slots [n, m] of positions [n, m] >= 0 in the sequences whose tables are the rows [n, width]."""
-    block_size = state.shape[1]
-    return table.long().gather(1, positions // block_size) * block_size + positions % block_size
-
-
 def _read(
     state: torch.Tensor, table: torch.Tensor, window: torch.Tensor, dim: int, missing: float = 0.0
 ) -> torch.Tensor:
     """What the softmax runs over: [rows, ratio, D], or [rows, 2 ratio, D] when the state holds 2 D channels."""
     flat = state.flatten(0, 1)
-    own = flat[_slots(state, table, window)][..., -dim:]
+    own = flat[paged_rows(table, window, state.shape[1])][..., -dim:]
     if state.shape[-1] == dim:
         return own
     previous = window - window.shape[1]
-    rows = flat[_slots(state, table, previous.clamp(min=0))][..., :dim]
+    rows = flat[paged_rows(table, previous, state.shape[1])][..., :dim]
     return torch.cat([rows.masked_fill((previous < 0)[..., None], missing), own], dim=1)
 
 
