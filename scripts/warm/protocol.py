@@ -16,7 +16,7 @@ SESSION_VARIABLE = "GOLDENPROF_SESSION"
 class Request:
     """A job asks for one step of one case."""
 
-    step: str  # "make_inputs" or "profile"
+    step: str  # "make_inputs", "profile" or "peaks"
     plan: str  # path of the saved plan
     case: str  # "<operator>/<case>"
     log: str
@@ -38,6 +38,7 @@ class Message:
     text: str = ""  # the phase, or the message of a failure
     status: str = ""
     advice: str = ""
+    then: str = ""  # the step that another child is to do when this one has ended
 
 
 def encode(message: Request | Answer | Message) -> bytes:
@@ -46,12 +47,17 @@ def encode(message: Request | Answer | Message) -> bytes:
 
 
 def session() -> str:
-    """Who the warm parent works for: `<host>:<pid>` of the Snakemake process, or of whoever called the client."""
+    """Who the warm parent works for: `<host>:<pid>` of the Snakemake process, or of whoever called the client.
+
+    Ends this process when its session has ended: nobody waits for what it would do.
+    """
     own = f"{platform.node()}:"
     found = os.environ.get(SESSION_VARIABLE, "")
-    if found.startswith(own) and _alive(found[len(own) :]):
-        return found
-    return f"{own}{os.getppid()}"
+    if not found.startswith(own):
+        return f"{own}{os.getppid()}"
+    if not _alive(found[len(own) :]):
+        raise SystemExit("The workflow that asked for this job has ended; the job ends with it.")
+    return found
 
 
 def begin_session() -> None:

@@ -1,0 +1,195 @@
+"""The warm parent: one child a case, and nothing left behind whoever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from scripts import artifacts
+from scripts.artifacts import FailureRecord
+from scripts.cases import Argument, Case, Settings, TensorSpec
+from scripts.plan import Plan
+from scripts.status import Status
+
+ROOT = Path(__file__).resolve().parents[1]
+CLIENT = ROOT / "scripts/warm/client.py"
+GOLDEN = """
+import os, subprocess, time
+import torch
+
+def quick_golden(x):
+    print("quick was here")
+    return x + 1
+
+def slow_golden(x):
+    time.sleep(60)
+    return x
+
+def breeding_golden(x):
+    subprocess.Popen(["sleep", "300"], start_new_session=True)
+    subprocess.Popen(["sleep", "300"])
+    return x + 1
+
+def vandal_golden(x):
+    os.environ.clear()
+    os.chdir("/")
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(7)
+    os.closerange(3, 64)
+    return x + 1
+"""
+
+
+class Session:
+    """A process that the warm parent works for, and the clients that ask it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.owner = subprocess.Popen(["sleep", "600"])
+        self.environment = {
+            **os.environ,
+            "GOLDENPROF_SESSION": f"{os.uname().nodename}:{self.owner.pid}",
+            "GOLDENPROF_LOCK_DIR": str(folder / "locks"),
+        }
+
+    def client(self, function: str, step: str = "make_inputs", timeout_s: float = 60) -> subprocess.Popen:
+        arguments = (Argument("x", (TensorSpec((4, 4), "float32", "randn"),)),)
+        settings = Settings(device="cpu", warmup=1, iterations=2, noise_mib=1, timeout_s=timeout_s)
+        case = Case(function, "case", "some_golden.py", function, "A", arguments, settings)
+        plan = Plan([case])
+        self.planned = plan.by_id[case.id]
+        command = [sys.executable, "-I", "-S", str(CLIENT), step, "--plan", str(plan.save()), "--case", case.id]
+        return subprocess.Popen(
+            [*command, "--log", f"{function}.{step}.log"], env=self.environment, stderr=subprocess.PIPE
+        )
+
+    def run(self, function: str, **options: float) -> int:
+        """Both steps of a case; the exit code of the last one that ran."""
+        return self.client(function).wait(60) or self.client(function, "profile", **options).wait(60)
+
+    @property
+    def failure(self) -> FailureRecord:
+        return artifacts.read(self.planned.folder / "failure.json", FailureRecord)
+
+    def server(self) -> psutil.Process:
+        found = self.servers()
+        assert found, "the warm parent does not live"
+        return found[0]
+
+    def servers(self) -> list[psutil.Process]:
+        """The warm parent of this session, without the children that share its command line; [] when it has ended."""
+        name = self.environment["GOLDENPROF_SESSION"]
+        alike = [p for p in psutil.process_iter(["cmdline", "ppid"]) if (p.info["cmdline"] or [""])[-1] == name]
+        pids = {process.pid for process in alike}
+        return [process for process in alike if process.info["ppid"] not in pids]
+
+    def wait_for_child(self) -> psutil.Process:
+        return until(lambda: next((child for server in self.servers() for child in server.children()), None))
+
+
+def until(condition: Callable, seconds: float = 90):
+    """The first true value of `condition` within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+    return value
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("warm")
+
+
+@pytest.fixture(scope="module")
+def session(folder: Path) -> Iterator[Session]:
+    before = Path.cwd()
+    os.chdir(folder)
+    (folder / "some_golden.py").write_text(GOLDEN)
+    session = Session(folder)
+    yield session
+    session.owner.kill()
+    session.owner.wait()
+    os.chdir(before)
+
+
+def test_a_case_is_done_and_what_it_prints_is_in_its_log(session: Session) -> None:
+    assert session.run("quick_golden") == 0
+    assert (session.planned.folder / "profile.json").exists()
+    assert "quick was here" in Path("quick_golden.profile.log").read_text()
+
+
+def test_one_parent_serves_a_session(session: Session) -> None:
+    first = session.server().pid
+    assert session.run("quick_golden") == 0
+    assert session.server().pid == first
+
+
+def test_a_client_that_is_killed_takes_its_case_with_it(session: Session) -> None:
+    assert session.client("slow_golden").wait(60) == 0
+    client = session.client("slow_golden", "profile")
+    child = session.wait_for_child()
+    client.kill()
+    client.wait()
+    until(lambda: not child.is_running())
+    assert session.run("quick_golden") == 0
+
+
+def test_a_case_that_takes_too_long_is_stopped(session: Session) -> None:
+    start = time.monotonic()
+    assert session.run("slow_golden", timeout_s=1) == 3
+    assert time.monotonic() - start < 20
+    assert session.failure.status is Status.TIMEOUT
+    assert session.server().children() == []
+
+
+def test_what_a_golden_starts_ends_with_it(session: Session) -> None:
+    assert session.run("breeding_golden") == 0
+    until(lambda: not session.server().children(recursive=True), 5)
+
+
+def test_a_golden_that_changes_its_process_touches_no_other_case(session: Session) -> None:
+    session.run("vandal_golden")
+    assert session.run("quick_golden") == 0
+
+
+def test_a_child_killed_by_the_kernel_is_diagnosed(session: Session) -> None:
+    assert session.client("slow_golden").wait(60) == 0
+    client = session.client("slow_golden", "profile")
+    session.wait_for_child().send_signal(signal.SIGKILL)
+    assert client.wait(30) == 2
+    assert "SIGKILL" in session.failure.message
+    assert "memory" in session.failure.advice
+
+
+def test_when_the_parent_is_killed_its_child_ends_and_the_case_is_tried_again(session: Session) -> None:
+    assert session.client("slow_golden").wait(60) == 0
+    client = session.client("slow_golden", "profile")
+    child, server = session.wait_for_child(), session.server()
+    server.kill()
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: any(other.pid != server.pid for other in session.servers()))
+    session.wait_for_child()
+    session.server().kill()
+    assert client.wait(120) == 3
+    assert "warm parent process died twice" in session.failure.message
+    assert session.run("quick_golden") == 0
+
+
+def test_when_the_session_ends_everything_ends(folder: Path, session: Session) -> None:
+    other = Session(folder)
+    assert other.client("slow_golden").wait(60) == 0
+    client = other.client("slow_golden", "profile")
+    child, server = other.wait_for_child(), other.server()
+    other.owner.kill()
+    other.owner.wait()
+    until(lambda: not server.is_running() and not child.is_running())
+    assert client.wait(30) != 0
