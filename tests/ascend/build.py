@@ -1,6 +1,6 @@
 """Builds the stand-in CANN: the libraries that torch_npu links and loads, and the folders it looks into.
 
-The functions that matter are written in runtime.c, operators.c and profiling.c against the ACL headers that the wheel
+The functions that matter are written in the C files beside this one, against the ACL headers that the wheel
 ships. Whatever else the wheel's libraries leave undefined gets a one-line stub that notes its call in the journal and
 returns 0.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-SOURCES = ("runtime.c", "operators.c", "profiling.c")
+SOURCES = ("runtime.c", "streams.c", "memory.c", "operators.c", "profiling.c")
 TORCH_NPU_VERSION = "2.13.0"
 CANN_VERSION = "8.5.0-stand-in"
 # Linked by the wheel or opened by name; all of them hand on to libascendcl.

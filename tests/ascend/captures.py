@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .stand_in import Ascend
 
@@ -33,7 +34,7 @@ class Capture:
             return list(csv.DictReader(file))
 
 
-def take(ascend: Ascend, folder: Path, *arguments: str, **options: object) -> Capture:
+def take(ascend: Ascend, folder: Path, *arguments: str, **options: Any) -> Capture:
     """Run example_capture.py with `arguments`, in `ascend.environment(**options)`, under `folder`."""
     log = folder / "log.jsonl"
     run = ascend.python(HERE / "example_capture.py", folder / "prof", *arguments, log=log, **options)

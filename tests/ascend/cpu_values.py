@@ -57,13 +57,14 @@ def for_cpu(leaf: Any) -> Any:
 
 def written(schema: torch.FunctionSchema, args: tuple, kwargs: dict) -> list[tuple[torch.Tensor, str | int]]:
     """The tensors that a call writes to, each with its name or position; lists of them are told by position."""
-    places = []
+    places: list[tuple[torch.Tensor, str | int]] = []
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
-        place = argument.name if argument.name in kwargs else position
-        if place in kwargs or (isinstance(place, int) and place < len(args)):
-            places.append((kwargs[place] if place in kwargs else args[place], place))
+        if argument.name in kwargs:
+            places.append((kwargs[argument.name], argument.name))
+        elif position < len(args):
+            places.append((args[position], position))
     return places
 
 

@@ -34,7 +34,7 @@ def golden(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def main(asked: argparse.Namespace) -> None:
-    torch.npu.set_device(asked.device)
+    torch_npu.npu.set_device(asked.device)
     metrics = AiCMetrics.AiCoreNone if asked.level == "Level0" else AiCMetrics.PipeUtilization
     config = _ExperimentalConfig(
         profiler_level=getattr(ProfilerLevel, asked.level), aic_metrics=metrics, export_type=[ExportType.Text]

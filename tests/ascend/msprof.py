@@ -254,7 +254,8 @@ def task_events(task: dict, flow: bool) -> list[dict]:
 
 def overlap_events(launches: list[dict]) -> list[dict]:
     """Computing where a kernel runs and Free between them, per device."""
-    events, busy_until = [], {}
+    events: list[dict] = []
+    busy_until: dict[int, int] = {}
     for task in launches:
         pid, end = OVERLAP_PID + task["device"] * 100, busy_until.get(task["device"], task["start_ns"])
         if task["start_ns"] > end:

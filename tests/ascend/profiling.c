@@ -72,7 +72,7 @@ aclprofConfig *aclprofCreateConfig(uint32_t *devices, uint32_t count, aclprofAic
     (void)events;
     if (count > MAX_DEVICES) return NULL;
     aclprofConfig *config = calloc(1, sizeof *config);
-    memcpy(config->devices, devices, count * sizeof *devices);
+    for (uint32_t i = 0; i < count; i++) config->devices[i] = (uint32_t)physical_device((int)devices[i]);
     config->device_count = count;
     config->metrics = (int)metrics;
     config->data_types = data_types;

@@ -21,7 +21,7 @@ typedef struct Stream {
 /* One task as the "device" executed it: a kernel or a copy. Times are epoch ns. */
 typedef struct {
     const char *kind; /* "launch" or "memcpy" */
-    int device, stream, task;
+    int device, stream, task; /* the physical device */
     uint64_t host_start_ns, host_end_ns, start_ns, end_ns;
     const char *detail; /* the remaining JSON members, without braces */
 } Task;
@@ -34,6 +34,7 @@ void wait_until(uint64_t epoch_ns);
 
 int device_count(void);
 int current_device(void);
+int physical_device(int device); /* what ASCEND_RT_VISIBLE_DEVICES makes of a device id */
 Stream *stream_of(aclrtStream handle); /* the device's default stream for NULL */
 
 /* Queue a task of this length behind what the stream already holds; caller holds the lock. */

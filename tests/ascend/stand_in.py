@@ -9,13 +9,23 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .build import build_toolkit, install_wheel
 
-# Each of these in the environment changes or silences the real profiler.
-DISTURBING = ("PROFILING_MODE", "PROFILER_SAMPLECONFIG", "ASCEND_WORK_PATH", "RANK", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+# Each of these in the environment changes what torch_npu does, or silences its profiler.
+DISTURBING = (
+    "PROFILING_MODE",
+    "PROFILER_SAMPLECONFIG",
+    "ASCEND_WORK_PATH",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "RANK",
+    "TASK_QUEUE_ENABLE",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+)
 
 
 @dataclass(frozen=True)
@@ -77,11 +87,13 @@ class Ascend:
         devices: int = 1,
         msprof: bool = True,
         cpu_values: bool = False,
+        extra: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
         """The environment of a child process: this one's, plus torch_npu and the stand-in.
 
         `log` is the file that launches and calls are appended to, `faults` what is to go wrong (README.md lists them,
-        comma-separated), `msprof` whether it is on PATH, and `cpu_values` whether operators also get the CPU's values.
+        comma-separated), `msprof` whether it is on PATH, `cpu_values` whether operators also get the CPU's values, and
+        `extra` what else to set.
         """
         env = {name: value for name, value in os.environ.items() if name not in DISTURBING}
 
@@ -99,14 +111,14 @@ class Ascend:
         env |= {"OMP_NUM_THREADS": "1"}
         if log is not None:
             env["STAND_IN_LOG"] = str(log)
-        return env
+        return env | dict(extra or {})
 
     def python(
-        self, *arguments: str | Path, timeout_s: float = 120, **options: object
+        self, *arguments: str | Path, timeout_s: float = 120, **options: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run this Python with `arguments` in `environment(**options)` and catch its output and exit status."""
         command = [sys.executable, *map(str, arguments)]
-        env = self.environment(**options)  # type: ignore[arg-type]
+        env = self.environment(**options)
         return subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=timeout_s)
 
     @staticmethod
@@ -129,12 +141,11 @@ def read_log(path: Path) -> list[dict]:
 
 
 def launch_of(record: dict) -> Launch:
-    tensors = {
-        side: tuple(Tensor(tuple(t["shape"]), t["dtype"], t["format"]) for t in record[side])
-        for side in ("inputs", "outputs")
-    }
+    def tensors(side: str) -> tuple[Tensor, ...]:
+        return tuple(Tensor(tuple(t["shape"]), t["dtype"], t["format"]) for t in record[side])
+
     names = ("pid", "device", "stream", "op_type", "core", "host_start_ns", "start_ns", "end_ns")
-    return Launch(**tensors, **{name: record[name] for name in names})
+    return Launch(inputs=tensors("inputs"), outputs=tensors("outputs"), **{name: record[name] for name in names})
 
 
 def build(folder: Path) -> Ascend:

@@ -123,6 +123,14 @@ def test_second_device_is_captured_as_itself(ascend: Ascend, tmp_path: Path) -> 
     assert {row["Device_id"] for row in capture.table("kernel_details.csv")} == {"1"}
 
 
+def test_only_visible_devices_are_seen_and_rows_name_the_physical_one(ascend: Ascend, tmp_path: Path) -> None:
+    env = {"ASCEND_RT_VISIBLE_DEVICES": "2"}
+    capture = take(ascend, tmp_path, "--steps=1", "--device=npu:0", devices=3, extra=env)
+    assert {row["Device_id"] for row in capture.table("kernel_details.csv")} == {"2"}
+    run = ascend.python("-c", "import torch; print(torch.npu.device_count())", devices=3, extra=env)
+    assert run.stdout.split() == ["1"], run.stderr
+
+
 def test_missing_synchronisation_lets_warm_up_kernels_leak_in(ascend: Ascend, tmp_path: Path) -> None:
     capture = take(ascend, tmp_path, "--never-synchronise", "--noise-mib=4096")
     rows = capture.table("kernel_details.csv")

@@ -3,8 +3,12 @@
 Needs the environment with `cpu_values`. Printed by name, one a line, so that a test can say which one is wrong.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
+import torch_npu
 
 DEVICE = "npu:0"
 
@@ -25,7 +29,7 @@ def inputs() -> dict[str, torch.Tensor]:
     }
 
 
-OPERATORS = {
+OPERATORS: dict[str, Callable[..., Any]] = {
     "add": lambda x, **_: x + x,
     "sub_scalar": lambda x, **_: 1 - x,
     "mul_in_place": lambda x, **_: x.clone().mul_(2.5),
@@ -88,7 +92,7 @@ OPERATORS = {
 }
 
 
-def difference(got: object, want: object) -> str:
+def difference(got: Any, want: Any) -> str:
     """ "equal", or the first thing that is not: shape, dtype or the largest absolute difference."""
     if isinstance(want, (tuple, list)):
         return next((d for d in map(difference, got, want) if d != "equal"), "equal")
@@ -101,7 +105,7 @@ def difference(got: object, want: object) -> str:
 
 
 def main() -> None:
-    torch.npu.set_device(DEVICE)
+    torch_npu.npu.set_device(DEVICE)
     for name, operator in OPERATORS.items():
         on_cpu = inputs()
         on_npu = {key: tensor.to(DEVICE) for key, tensor in inputs().items()}
