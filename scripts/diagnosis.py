@@ -106,6 +106,11 @@ NO_CSV = Advice(
     "The capture was started but its analysis did not end with a kernel table.",
     "Read the profiler's messages in the log and profile the case again; an interrupted analysis leaves such a folder.",
 )
+ANALYSIS_TIMEOUT = Advice(
+    "analysis_timeout",
+    "The capture was made, and the profiler's analysis of it did not end: msprof hangs, or the capture is very large.",
+    "Read in the log how far it came, and run `goldenprof doctor`. Lower `iterations`, or raise `timeout_s`.",
+)
 UNAVAILABLE = Advice(
     "unavailable",
     "The device that the case asks for is not there, is out of range, or is in use by another process.",

@@ -37,14 +37,19 @@ def run(case_dir: Path) -> None:
 
 
 def locate(case_dir: Path) -> OutputRecord:
-    """Find the kernels of the capture that `case_dir/profile.json` names.
+    """Find the kernels of the capture that `case_dir/profile.json` names; see `find`."""
+    return find(case_dir, artifacts.read(case_dir / "profile.json", ProfileRecord))
+
+
+def find(case_dir: Path, profile: ProfileRecord) -> OutputRecord:
+    """Find the kernels of the capture that `profile` names.
 
     Raises CaseFailure: MISSING_OUTPUT when there are no kernel rows anywhere, PROFILER_FAILED when the capture was made
-    at another profiler level than was asked for.
+    at another profiler level than was asked for, INCOMPLETE when it was to record another number of steps.
     """
-    profile = artifacts.read(case_dir / "profile.json", ProfileRecord)
     capture = _capture(case_dir, profile)
     level = _check_level(capture, profile)
+    _check_steps(capture, profile)
     source, kind, why = _source(capture)
     return OutputRecord(
         profiler_dir=capture.relative_to(case_dir).as_posix(),
@@ -87,17 +92,34 @@ def _check_level(capture: Path, profile: ProfileRecord) -> str:
     return level
 
 
+def _check_steps(capture: Path, profile: ProfileRecord) -> None:
+    """Only a capture whose level was ours to choose has a schedule of ours."""
+    active = _info(capture, "common_config", "schedule", "active")
+    if profile.expected_level and isinstance(active, int) and active != profile.iterations:
+        raise CaseFailure(
+            Status.INCOMPLETE,
+            f"{capture} was to record {active} steps by its profiler_info.json, and {profile.iterations} iterations "
+            "were asked for.",
+            "It is not this case's capture: remove the folder and profile the case again.",
+        )
+
+
 def _level(capture: Path) -> str:
-    """The level in profiler_info*.json, "" where it is not said (the file is missing when the process died)."""
+    """The level in profiler_info*.json, "" where it is not said."""
+    level = _info(capture, "experimental_config", "_profiler_level")
+    return level.removeprefix("ProfilerLevel.") if isinstance(level, str) else ""
+
+
+def _info(capture: Path, *keys: str) -> Any:
+    """An entry of `config` in profiler_info*.json, None where none has it (no such file when the process died)."""
     for path in sorted(capture.glob("profiler_info*.json")):
         try:
             info = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        level = _get(info, "config", "experimental_config", "_profiler_level")
-        if isinstance(level, str):
-            return level.removeprefix("ProfilerLevel.")
-    return ""
+        if (value := _get(info, "config", *keys)) is not None:
+            return value
+    return None
 
 
 def _get(info: Any, *keys: str) -> Any:

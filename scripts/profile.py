@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import torch
 
-from scripts import artifacts, diagnosis, golden_file, key, locks, make_inputs, measure, tensors
+from scripts import artifacts, diagnosis, golden_file, key, locate_output, locks, make_inputs, measure, tensors
 from scripts.artifacts import DeviceInfo, InputsRecord, Noise, ProfileRecord
 from scripts.cases import Case
 from scripts.devices import base, identity
@@ -30,14 +30,22 @@ from scripts.errors import CaseFailure, GoldenprofError
 from scripts.measure import GoldenCrash, Measurement
 from scripts.status import Status
 
-Phase = Callable[[str], None]  # told "waiting", "running" and "finishing"; time counts in the last two only
+Phase = Callable[[str], None]  # told "waiting", "running", "finishing" and "analysing"; no time counts in the first
+# What profile.json is called while the capture beside it is not analysed.
+COLLECTED = "collected.json"
 
 
-def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> ProfileRecord:
+def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> None:
     """Profile the case whose inputs lie in `case_dir`; writes profile.json and the capture to `into` (or `case_dir`).
 
     Raises CaseFailure with the status that the case ends in.
     """
+    if collect(case_dir, roots, phase, into):
+        analyse(into or case_dir, phase)
+
+
+def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> bool:
+    """All of `run` that needs the device; True when `analyse` is to follow, best after this process has ended."""
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     args, kwargs = tensors.load(case_dir / "inputs.pt")
     target = into or case_dir
@@ -47,13 +55,31 @@ def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None
         phase("running")
         device, measured, capture, walls = _measure(inputs.case, found, args, kwargs, roots, target)
         info = device.info()
-    phase("finishing")
-    capture = device.finish(capture)
+    to_analyse = base.analysis(found.kind) is not None
+    if not to_analyse:
+        phase("finishing")
+        capture = device.finish(capture)
     record = _record(inputs, case_dir, target, info, device, measured, capture, walls)
-    artifacts.write(target / "profile.json", record)
-    if into is None and not inputs.case.settings.keep_inputs:
-        (case_dir / "inputs.pt").unlink(missing_ok=True)
-    return record
+    artifacts.write(target / (COLLECTED if to_analyse else "profile.json"), record)
+    if into is None and not to_analyse:
+        _drop_inputs(case_dir, inputs.case.settings.keep_inputs)
+    return to_analyse
+
+
+def analyse(case_dir: Path, phase: Phase) -> None:
+    """Analyse a collected capture and see that it holds kernels, as many steps and the level that were asked for.
+
+    Only then profile.json is there. Needs no device. Raises CaseFailure with the status that the case ends in.
+    """
+    phase("analysing")
+    collected = case_dir / COLLECTED
+    record = artifacts.read(collected, ProfileRecord)
+    work = base.analysis(record.device.kind)
+    assert work is not None, "only what can be analysed apart is left collected"
+    work(case_dir / record.profiler_dir)
+    locate_output.find(case_dir, record)
+    collected.rename(case_dir / "profile.json")
+    _drop_inputs(case_dir, record.settings["keep_inputs"])
 
 
 def _measure(
@@ -80,6 +106,7 @@ def _measure(
             capture = device.capture(measured.iterate, settings.iterations, target)
             profiled = measured.taken_us()[-settings.iterations :]
     except GoldenCrash as crash:
+        _clear(target)  # a capture that was cut short looks like a whole one
         advice = diagnosis.diagnose_exception(type(crash.error).__name__, str(crash.error))
         raise CaseFailure(Status.GOLDEN_FAILED, str(crash), str(advice)) from crash.error
     return device, measured, capture, [unprofiled, profiled]
@@ -107,11 +134,17 @@ def _lock_name(found: identity.DeviceIdentity) -> str:
     return found.name
 
 
+def _drop_inputs(case_dir: Path, keep: bool) -> None:
+    """The tensors can be drawn again, and are large."""
+    if not keep:
+        (case_dir / "inputs.pt").unlink(missing_ok=True)
+
+
 def _clear(target: Path) -> None:
     """Remove what an earlier attempt left: a capture is read from exactly one new folder."""
     for path in target.glob("*_ascend_pt"):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    for name in ("profile.json", "output.json", "perf.json"):
+    for name in (COLLECTED, "profile.json", "output.json", "perf.json"):
         (target / name).unlink(missing_ok=True)
 
 
@@ -204,7 +237,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _repeat(case_dir: Path, into: Path, roots: tuple[Path, ...]) -> str:
-    from scripts import locate_output, parse_csv, report
+    from scripts import parse_csv, report
 
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     into.mkdir(parents=True, exist_ok=True)

@@ -66,9 +66,9 @@ def msprof(path: str | None) -> Finding:
     """The analysis of a capture is done by msprof, found on PATH, and a script that is looked for beside it."""
     if path is None:
         return problem("msprof", "not on PATH: no capture could be analysed", SET_ENV)
-    prefix = path.partition("tools")[0]
+    prefix = os.path.realpath(path).partition("tools")[0]
     script = Path(prefix, "tools/profiler/profiler_tool/analysis/msprof/msprof.py")
-    if "tools" not in path or not script.is_file():
+    if not script.is_file():
         return problem("msprof", f"{path} is there, but {script} is not: torch_npu will not use it", SET_ENV)
     return ok("msprof", path)
 

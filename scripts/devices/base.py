@@ -25,7 +25,7 @@ class Capture:
 
 
 class Device(Protocol):
-    """One device that goldens are profiled on. Every method but `finish` runs in the process that owns the device."""
+    """One device that goldens are profiled on. Every method runs in the process that owns the device."""
 
     torch_device: torch.device
     noise_types: tuple[str, ...]  # op types under which `torch.max` of the noise buffer may appear
@@ -48,7 +48,10 @@ class Device(Protocol):
         """
 
     def finish(self, capture: Capture) -> Capture:
-        """Turn the raw capture into the common format. Called after the device was given free."""
+        """Turn the raw capture into the common format. Called after the device was given free.
+
+        Where `analysis` has a function for the kind of device, another process may do that instead.
+        """
 
 
 def open_device(identity: DeviceIdentity) -> Device:
@@ -64,3 +67,20 @@ def open_device(identity: DeviceIdentity) -> Device:
     from scripts.devices.cpu import CpuDevice
 
     return CpuDevice(identity)
+
+
+def analysis(kind: str) -> Callable[[Path], None] | None:
+    """What turns a raw capture folder into the common format in any process; None where only the measuring one can."""
+    if kind == "npu":
+        from scripts.devices import npu_analysis
+
+        return npu_analysis.analyse
+    return None
+
+
+def preload(kind: str) -> None:
+    """Import what a device of this kind needs, without touching one, so that forked children find it imported."""
+    if kind == "npu":
+        from scripts.devices import npu
+
+        npu.load_backend()  # what goes wrong is kept for the child that opens the device

@@ -2,54 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
+import shutil
 import sys
-import time
 from collections.abc import Callable
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from scripts.artifacts import DeviceInfo, Region
+from scripts.devices import ascend, npu_analysis
 from scripts.devices.base import Capture
-from scripts.devices.identity import DeviceIdentity
+from scripts.devices.identity import DeviceIdentity, package_version
 from scripts.errors import CaseFailure
+from scripts.findings import Finding, Level
 from scripts.status import Status
-
-# With either of these set the profiler is silently off.
-FORBIDDEN_VARIABLES = ("PROFILING_MODE", "PROFILER_SAMPLECONFIG")
-ANALYSE_TIMEOUT_S = 1800
-ANALYSE = "import sys; from torch_npu.profiler.profiler import analyse; analyse(sys.argv[1], max_process_number=1)"
 
 
 class NpuDevice:
     """Profiles with torch_npu.profiler; see `Device` for the protocol."""
 
     # The same reduction goes by its graph name or by its level-0 function's, depending on the CANN version.
-    noise_types: tuple[str, ...] = ("ReduceMax", "ReduceMaxAiCore", "ReduceMaxD")
+    noise_types: tuple[str, ...] = ascend.NOISE_TYPES
     level = "Level1"
 
     def __init__(self, identity: DeviceIdentity) -> None:
         self.identity = identity
-        self.removed = [name for name in FORBIDDEN_VARIABLES if os.environ.pop(name, None) is not None]
+        self.removed = [name for name in ascend.PROFILER_SWITCHES if os.environ.pop(name, None) is not None]
         os.umask(0o027)  # torch_npu refuses profiler folders that others may write
+        _check(ascend.pair(package_version("torch"), package_version("torch_npu")), Status.DEVICE_UNAVAILABLE)
+        _check(ascend.msprof(shutil.which("msprof")), Status.PROFILER_FAILED)
+        if trouble := load_backend():
+            raise _unavailable(identity, trouble)
         self.torch_device = torch.device("npu", identity.index)
+        self._npu: Any = torch.get_device_module(self.torch_device)
         try:
-            import torch_npu
-
-            self._npu: Any = torch_npu.npu
             self._npu.set_device(self.torch_device)
             torch.zeros(1, device=self.torch_device)
-        except (ImportError, RuntimeError) as error:
-            raise CaseFailure(
-                Status.DEVICE_UNAVAILABLE,
-                f"{identity.name} cannot be used: {_first_line(error)}",
-                "See whether `npu-smi info` lists the device, whether another process holds it, and whether the "
-                "versions of driver, CANN, torch and torch_npu belong together.",
-            ) from error
+            self._npu.synchronize()
+        except RuntimeError as error:
+            raise _unavailable(identity, _first_line(error)) from error
 
     def info(self) -> DeviceInfo:
         """The chip, with its id on the machine where ASCEND_RT_VISIBLE_DEVICES renumbers it."""
@@ -74,9 +69,7 @@ class NpuDevice:
         """One warm-up step and `iterations` active ones at Level1 with PipeUtilization; nothing is analysed yet."""
         from torch_npu import profiler as npu_profiler
 
-        target = folder.resolve()
-        target.mkdir(parents=True, exist_ok=True)
-        target.chmod(0o750)
+        target = own_folder(folder)
         handler = npu_profiler.tensorboard_trace_handler(str(target), analyse_flag=False)
         profiler = npu_profiler.profile(
             activities=[npu_profiler.ProfilerActivity.CPU, npu_profiler.ProfilerActivity.NPU],
@@ -90,7 +83,7 @@ class NpuDevice:
             ),
         )
         regions = self._run(profiler, iterate, iterations)
-        return Capture(_only_capture(target), regions)
+        return Capture(only_capture(target), regions)
 
     def _run(self, profiler: Any, iterate: Callable[[int], Region], iterations: int) -> list[Region]:
         profiler.start()
@@ -108,65 +101,84 @@ class NpuDevice:
             profiler.stop()
 
     def finish(self, capture: Capture) -> Capture:
-        """Analyse the capture in a process of its own, verify that kernels came of it, and try once more if not.
-
-        The console and the exit code prove nothing: only a kernel_details.csv with rows does.
-        """
-        output = ""
-        for _attempt in range(2):
-            output = _analyse(capture.folder)
-            if has_rows(capture.folder):
-                break
-        print(output, flush=True)
+        """Analyse the capture here; `base.analysis` does it where no device is."""
+        npu_analysis.analyse(capture.folder)
         return capture
 
 
-def _only_capture(target: Path) -> Path:
-    """The one `*_ascend_pt` folder that the profiler has just made."""
-    found = sorted(path for path in target.glob("*_ascend_pt") if path.is_dir())
-    if len(found) != 1:
+@cache
+def load_backend() -> str:
+    """Import torch_npu, as torch's own autoload does; "" or why it cannot be.
+
+    Autoload is switched off in this project's processes: an error in it takes `import torch` with it.
+    """
+    if "torch_npu" in sys.modules:
+        return ""
+    try:
+        for entry in metadata.entry_points(group="torch.backends"):
+            entry.load()()
+        torch.device("npu")
+    except Exception as error:  # an ImportError when CANN is missing, anything when versions do not fit
+        return f"torch_npu {package_version('torch_npu')} cannot be loaded: {_first_line(error)}"
+    return ""
+
+
+def own_folder(folder: Path) -> Path:
+    """The real path of `folder`, made if needed, that belongs to this user and that nobody else may write.
+
+    torch_npu and CANN refuse any other, some versions without a word.
+    """
+    target = folder.resolve()
+    target.mkdir(parents=True, exist_ok=True)
+    owner = target.stat().st_uid
+    if owner != os.getuid():
         raise CaseFailure(
             Status.PROFILER_FAILED,
-            f"The profiler was to leave one *_ascend_pt folder in {target}; there are {len(found)}"
-            f"{': ' + ', '.join(path.name for path in found) if found else ''}.",
-            "The profiler did not start or did not stop: check the versions of torch_npu and CANN, that the folder is "
-            "writable by its owner alone, and that the disk is not full. The log has the profiler's own words.",
+            f"{target} belongs to user {owner}, and this process runs as {os.getuid()}: torch_npu and CANN do not "
+            "write captures into another user's folder.",
+            f"Remove the folder or take it over (`chown -R $(id -un) {target}`), and profile the case again.",
         )
+    target.chmod(0o750)
+    return target
+
+
+def only_capture(target: Path) -> Path:
+    """The one `*_ascend_pt` folder that the profiler has just made, with data of a device in it."""
+    found = sorted(path for path in target.glob("*_ascend_pt") if path.is_dir())
+    if len(found) != 1:
+        raise _not_collected(
+            f"The profiler was to leave one *_ascend_pt folder in {target}; there are {len(found)}"
+            f"{': ' + ', '.join(path.name for path in found) if found else ''}."
+        )
+    if not any(found[0].glob("PROF_*/device_*")):
+        here = ", ".join(sorted(path.name for path in found[0].iterdir())) or "nothing"
+        raise _not_collected(f"The profiler collected nothing from the device: {found[0]} holds {here}.")
     return found[0]
 
 
-def _analyse(folder: Path) -> str:
-    command = [sys.executable, "-c", ANALYSE, str(folder)]
-    started = time.monotonic()
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANALYSE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+def _not_collected(message: str) -> CaseFailure:
+    return CaseFailure(
+        Status.PROFILER_FAILED,
+        message,
+        "The profiler did not start or did not stop: check that the versions of torch_npu, CANN and the driver belong "
+        "together, and that the disk is not full. The log has the profiler's own words.",
+    )
+
+
+def _check(finding: Finding, status: Status) -> None:
+    if finding.level is Level.PROBLEM:
         raise CaseFailure(
-            Status.TIMEOUT,
-            f"The analysis of {folder.name} did not end within {ANALYSE_TIMEOUT_S} s.",
-            f"Run it by hand to see where it stands: {' '.join(command[:1])} -c '{ANALYSE}' {folder}",
-        ) from None
-    return f"analysis: {time.monotonic() - started:.1f} s, exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            status, f"{finding.subject}: {finding.text}.", f"{finding.advice[:1].upper()}{finding.advice[1:]}."
+        )
 
 
-def has_rows(folder: Path) -> bool:
-    """Whether the folder holds a kernel_details.csv with at least one row."""
-    file = folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
-    try:
-        with file.open("rb") as lines:
-            return bool(lines.readline().strip()) and bool(lines.readline().strip())
-    except OSError:
-        return False
-
-
-def profiler_level(folder: Path) -> str:
-    """The level that a capture says it was made with, "" when it does not say."""
-    for file in sorted(folder.glob("profiler_info*.json")):
-        try:
-            return json.loads(file.read_text())["config"]["experimental_config"]["_profiler_level"]
-        except (ValueError, KeyError, OSError):
-            continue
-    return ""
+def _unavailable(identity: DeviceIdentity, why: str) -> CaseFailure:
+    return CaseFailure(
+        Status.DEVICE_UNAVAILABLE,
+        f"{identity.name} cannot be used: {why}",
+        "See whether `npu-smi info` lists the device, whether another process holds it, and whether the versions of "
+        "driver, CANN, torch and torch_npu belong together.",
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -39,6 +39,7 @@ class Job:
     """One child at work for one client."""
 
     request: Request
+    step: str  # the request's, or what is to follow it
     planned: PlannedCase
     client: socket.socket
     pid: int
@@ -94,10 +95,10 @@ class Server:
         self.last_used = time.monotonic()
         request = Request(**json.loads(line))
         planned = plan.read_saved(Path(request.plan))[request.case]
-        self._fork(request, planned, client)
-
-    def _fork(self, request: Request, planned: PlannedCase, client: socket.socket) -> None:
         _warm_up(planned)
+        self._fork(request, request.step, planned, client)
+
+    def _fork(self, request: Request, step: str, planned: PlannedCase, client: socket.socket) -> None:
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -106,9 +107,9 @@ class Server:
             self._close_in_child()
             os.close(reader)
             client.close()
-            child.run(request.step, planned, Path(request.log), writer, ENVIRONMENT)
+            child.run(step, planned, Path(request.log), writer, ENVIRONMENT)
         os.close(writer)
-        job = Job(request, planned, client, pid, os.pidfd_open(pid), reader)
+        job = Job(request, step, planned, client, pid, os.pidfd_open(pid), reader)
         self.jobs.add(job)
         self.selector.register(reader, selectors.EVENT_READ, lambda: self._read_pipe(job))
         self.selector.register(job.pidfd, selectors.EVENT_READ, lambda: self._child_ended(job))
@@ -147,7 +148,7 @@ class Server:
             job.result = message
             return
         job.phase = message.text
-        counts = message.text in ("running", "finishing")
+        counts = message.text in ("running", "finishing", "analysing")
         job.deadline = time.monotonic() + job.planned.case.settings.timeout_s if counts else 0.0
 
     def _stop_late_jobs(self) -> None:
@@ -165,6 +166,7 @@ class Server:
         _kill_group(job.pid)
         os.waitpid(job.pid, 0)
         self._forget(job)
+        job.client.close()
 
     def _child_ended(self, job: Job) -> None:
         if job.pipe >= 0:
@@ -176,19 +178,23 @@ class Server:
                 pass  # a grandchild still holds the other end
         _kill_group(job.pid)  # what the golden started and left behind
         _, wait_status = os.waitpid(job.pid, 0)
+        if job.result is not None and job.result.then and not job.timed_out:
+            self._forget(job)
+            self._fork(job.request, job.result.then, job.planned, job.client)
+            return
         answer = self._conclude(job, os.waitstatus_to_exitcode(wait_status))
         try:
             job.client.sendall(protocol.encode(answer))
         except OSError:
             pass  # the client has just gone
         self._forget(job)
+        job.client.close()
 
     def _forget(self, job: Job) -> None:
         self._close_pipe(job)
         for watched in (job.pidfd, job.client):
             self.selector.unregister(watched)
         os.close(job.pidfd)
-        job.client.close()
         self.jobs.discard(job)
         self.last_used = time.monotonic()
         if not self.jobs:
@@ -216,7 +222,7 @@ def _timeout(job: Job) -> CaseFailure:
     return CaseFailure(
         Status.TIMEOUT,
         f"{job.request.step} of {job.planned.case.id} did not end within timeout_s = {limit:g} s (phase: {job.phase}).",
-        str(diagnosis.diagnose_timeout(limit)),
+        str(diagnosis.diagnose_timeout(limit) if job.phase != "analysing" else diagnosis.ANALYSIS_TIMEOUT),
     )
 
 
@@ -229,9 +235,8 @@ def _died(job: Job, exit_code: int) -> CaseFailure:
         else f"ended itself with exit code {exit_code}"
     )
     return CaseFailure(
-        Status.GOLDEN_FAILED,
-        f"The process of {job.planned.case.id} {how} in step {job.request.step} (phase: {job.phase}) "
-        "before it gave a result.",
+        Status.PROFILER_FAILED if job.step == "analyse" else Status.GOLDEN_FAILED,
+        f"The process of {job.planned.case.id} {how} in step {job.step} (phase: {job.phase}) before it gave a result.",
         str(diagnosis.diagnose_exit(exit_code)),
     )
 
@@ -269,11 +274,17 @@ def _warm_up(planned: PlannedCase) -> None:
 
         torch.set_num_threads(1)
         _warmed.add("torch")
+    kind = planned.key.split("-")[1]
+    if kind not in _warmed and not planned.problem:
+        from scripts.devices import base
+
+        base.preload(kind)
+        _warmed.add(kind)
     if "profiler" not in _warmed:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
             torch.ones(1) + 1
         _warmed.add("profiler")
-    if "-cpu-" in planned.key and planned.case.settings.cache == "cold":
+    if kind == "cpu" and planned.case.settings.cache == "cold":
         import math
 
         from scripts import measure
