@@ -76,13 +76,6 @@ def test_device_numbers_are_told():
     assert ascend.visible_devices({}, 8).level is Level.OK
 
 
-def test_what_is_said_of_ascend_agrees_with_the_device_that_profiles():
-    from scripts.devices import npu
-
-    assert ascend.PROFILER_SWITCHES == npu.FORBIDDEN_VARIABLES
-    assert npu.NpuDevice.noise_types == ascend.NOISE_TYPES
-
-
 def test_nothing_is_said_of_ascend_where_torch_npu_is_not_installed(monkeypatch):
     monkeypatch.setattr(identity, "package_version", lambda package: "")
     assert list(ascend.findings({})) == []
