@@ -55,8 +55,10 @@ def msa_main_branch_golden(
         bias = block_mask[i, ids] + causal_mask * (ids == i)[:, None, None]  # [m, block, block]
         bias = bias.transpose(0, 1).flatten(1)[: len(rows)]  # [rows, m block]
         grouped = rows.unflatten(1, (kv_heads, -1)).permute(1, 2, 0, 3)  # [Hkv, G, rows, D]
-        scores = torch.matmul(grouped, keys[:, None].transpose(-2, -1)) * dim**-0.5 + bias
-        out = torch.matmul(torch.softmax(scores, dim=-1), values[:, None])
+        # The query heads of a kv head form one matrix; broadcasting would copy the keys for each head.
+        scores = torch.matmul(grouped.flatten(1, 2), keys.transpose(-2, -1)) * dim**-0.5
+        weights = torch.softmax(scores.unflatten(1, (-1, len(rows))) + bias, dim=-1)
+        out = torch.matmul(weights.flatten(1, 2), values).unflatten(1, (-1, len(rows)))
         outputs.append(out.permute(2, 0, 1, 3).flatten(1, 2))
     return torch.cat(outputs).to(q.dtype)
 
