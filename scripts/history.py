@@ -62,7 +62,9 @@ class HistoryRow:
     key: str = ""
     code: str = ""  # digest of the golden's code with the case's call
     identity: str = ""  # digest of inputs with their contents, scalars and cache mode
-    versions: str = ""  # "name value" pairs, joined by "; "
+    conditions: str = "{}"  # JSON object of what may move the number: versions, threads, code, iterations
+    dtypes: list[str] = field(default_factory=list)  # of the inputs
+    inputs: str = ""  # "q: bfloat16[2, 8, 512, 64], …"
     measured_at: datetime | None = None
     e2e_us: float | None = None  # median over iterations; exact decimals are in perf.json
     min_us: float | None = None
@@ -73,9 +75,13 @@ class HistoryRow:
     device_span_us: float | None = None
     host_wall_us: float | None = None
     kernels: int | None = None
+    flops: int | None = None  # of one call, where they could be counted
+    bytes_moved: int | None = None  # of one call: inputs read once, results written once
     iteration_us: list[float] = field(default_factory=list)
     ops: list[OpTime] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     folder: str = ""  # the run's artifacts, relative to the project
+    profiler_dir: str = ""  # the capture inside it
     log: str = ""
     command: str = ""
 
@@ -190,7 +196,7 @@ def _schema(run_id: str) -> pyarrow.Schema:
     """The columns of HistoryRow as Arrow types."""
     import pyarrow as pa
 
-    text, number, count, flag = pa.string(), pa.float64(), pa.int32(), pa.bool_()
+    text, number, count, flag = pa.string(), pa.float64(), pa.int64(), pa.bool_()
     when = pa.timestamp("us", tz="UTC")
     op = pa.struct([("op", text), ("core", text), ("count", count), ("total_us", number)])
     by_type = {
@@ -202,6 +208,7 @@ def _schema(run_id: str) -> pyarrow.Schema:
         "datetime": when,
         "datetime | None": when,
         "list[float]": pa.list_(number),
+        "list[str]": pa.list_(text),
         "list[OpTime]": pa.list_(op),
     }
     columns = [(column.name, by_type[str(column.type)]) for column in fields(HistoryRow)]

@@ -1,0 +1,152 @@
+"""Rows of the history out of the artifacts of a run: a result, a failure, or the fact that there is neither."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts import artifacts
+from scripts.artifacts import FailureRecord, PerfRecord, ProfileRecord
+from scripts.errors import ArtifactError
+from scripts.formatting import one_line
+from scripts.history import HistoryRow, OpTime
+from scripts.plan import PlannedCase
+from scripts.summary import NOT_RUN, UNREADABLE
+
+# Settings that may move a number without changing what is measured; the rest is the series' identity or no matter.
+CONDITION_SETTINGS = ("iterations", "warmup")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What all rows of a run have in common."""
+
+    run_id: str
+    started_at: datetime
+    host: str
+    commit: str = ""
+    dirty: bool = False
+
+
+def rows(planned: Iterable[PlannedCase], run: RunFacts, measurement: int = 1) -> list[HistoryRow]:
+    """One row per case, whatever became of it; all are marked interrupted when a case's turn has not come."""
+    found = [row_of(case, run, measurement) for case in planned]
+    interrupted = any(row.status == NOT_RUN for row in found)
+    return [replace(row, interrupted=interrupted) for row in found] if interrupted else found
+
+
+def row_of(planned: PlannedCase, run: RunFacts, measurement: int = 1) -> HistoryRow:
+    """The row of one case. A failure counts before an older result: it is removed when its step succeeds."""
+    blank = _blank(planned, run, measurement)
+    try:
+        if (path := planned.folder / "failure.json").exists():
+            failure = artifacts.read(path, FailureRecord)
+            command = failure.command or blank.command
+            reason = one_line(failure.message)
+            return replace(blank, status=str(failure.status), reason=reason, log=failure.log, command=command)
+        if (path := planned.folder / "perf.json").exists():
+            return _measured(blank, artifacts.read(path, PerfRecord))
+    except ArtifactError as error:
+        return replace(blank, status=UNREADABLE, reason=one_line(error))
+    return replace(blank, reason="No result: its turn had not come, or the run was interrupted.")
+
+
+def _blank(planned: PlannedCase, run: RunFacts, measurement: int) -> HistoryRow:
+    case = planned.case
+    specs = [(argument.name, spec) for argument in case.arguments for spec in argument.tensors]
+    return HistoryRow(
+        run_id=run.run_id,
+        run_started_at=run.started_at,
+        host=run.host,
+        commit=run.commit,
+        dirty=run.dirty,
+        interrupted=False,
+        case_id=case.id,
+        family=case.family,
+        tier=case.tier,
+        status=NOT_RUN,
+        measurement=measurement,
+        scope=_scope(case.settings.cache),
+        key=planned.key,
+        dtypes=list(dict.fromkeys(spec.dtype for _, spec in specs)),
+        inputs=", ".join(_tensor(name, spec.dtype, spec.shape) for name, spec in specs),
+        folder=planned.folder.as_posix(),
+        command=f"snakemake -j1 {shlex.quote(planned.report.as_posix())}",
+    )
+
+
+def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
+    profile, total = perf.profile, perf.device_total
+    return replace(
+        blank,
+        status=str(perf.status),
+        device_kind=profile.device.kind,
+        device_model=profile.device.model,
+        stand_in=profile.device.stand_in,
+        scope=_scope(profile.cache),
+        code=profile.key.partition("-")[0],
+        identity=identity(profile),
+        conditions=json.dumps(conditions(profile)),
+        dtypes=list(dict.fromkeys(tensor.dtype for tensor in profile.inputs)),
+        inputs=", ".join(_tensor(tensor.name, tensor.dtype, tensor.shape) for tensor in profile.inputs),
+        measured_at=datetime.fromisoformat(profile.started_at).astimezone(UTC),
+        e2e_us=float(perf.e2e_us),
+        min_us=float(total.min_us),
+        max_us=float(total.max_us),
+        iqr_us=float(total.iqr_us),
+        median_low_us=_number(total.median_low_us),
+        median_high_us=_number(total.median_high_us),
+        device_span_us=float(perf.device_span.median_us),
+        host_wall_us=_number(perf.host_wall.median_us) if perf.host_wall else None,
+        kernels=sum(row.count for row in perf.ops),
+        flops=profile.flops,
+        bytes_moved=profile.bytes_moved,
+        iteration_us=[float(row.device_total_us) for row in perf.iterations],
+        ops=[OpTime(row.op, row.core, row.count, float(row.total_us)) for row in perf.ops],
+        warnings=list(dict.fromkeys([*profile.warnings, *perf.warnings])),
+        profiler_dir=profile.profiler_dir,
+        log=Path(blank.folder, "profile.log").as_posix(),
+        command=profile.command,
+    )
+
+
+def identity(profile: ProfileRecord) -> str:
+    """Digest of what is measured, whatever the code is: inputs with their contents, scalars and the cache's state."""
+    facts = {
+        "inputs": [(tensor.name, tensor.shape, tensor.dtype, tensor.sha256) for tensor in profile.inputs],
+        "scalars": profile.scalars,
+        "cache": profile.cache,
+        "noise_mib": profile.noise.mib,
+    }
+    return hashlib.sha256(msgspec.json.encode(facts, order="sorted")).hexdigest()[:16]
+
+
+def conditions(profile: ProfileRecord) -> dict[str, str]:
+    """What may move the number of an unchanged case: versions, threads, the code's digest, counts of calls."""
+    settings: dict[str, Any] = {name: profile.settings.get(name, "") for name in CONDITION_SETTINGS}
+    return {
+        **profile.versions,
+        **{name: profile.environment[name] for name in ("threads",) if name in profile.environment},
+        "code": profile.key.partition("-")[0],
+        **{name: str(value) for name, value in settings.items()},
+    }
+
+
+def _scope(cache: str) -> str:
+    return f"device total, {cache} cache"
+
+
+def _tensor(name: str, dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{name}: {dtype}[{', '.join(map(str, shape))}]"
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
