@@ -45,6 +45,7 @@ class InputsRecord:
     tensors: list[TensorInfo]
     scalars: dict[str, Any]  # every other leaf of the call, by the same kind of path
     nbytes: int
+    facts: dict[str, str] = field(default_factory=dict)  # how the file of a foreign source was used
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from scripts.errors import ConfigError
 from scripts.yaml_values import Key
 
 _ARGUMENT_KEYS = ("inputs", "scalars", "kwargs")
+_FOREIGN = ("kernelbench", "cann_bench")
+_KERNELBENCH_ONLY = "belongs to `source: kernelbench`"
 _MAX_NBYTES = 2**63 - 1
 
 
@@ -52,6 +54,7 @@ class Checker:
         if isinstance(golden, str) and self._sound((*at, "golden")):
             self._golden(golden, (*at, "golden"))
         self._name(operator, "family", at)
+        self._source(operator, at)
         if keyword.iskeyword(operator.get("function", "")):
             self._note((*at, "function"), f"{names.quote(operator['function'])} is a word of Python, not a function.")
         self._finite_settings(operator, at)
@@ -63,6 +66,19 @@ class Checker:
             self._note((*at, "cases", name), names.problem(name))
             if case is None or isinstance(case, dict):
                 self._case(case or {}, operator.get("mode"), (*at, "cases", name))
+
+    def _source(self, operator: dict[str, Any], at: Key) -> None:
+        source = operator.get("source", "golden")
+        if source in _FOREIGN and operator.get("mode") == "A":
+            self._note((*at, "mode"), f"a {source} file makes its own inputs. Write B.")
+        if source == "kernelbench" or not isinstance(source, str):
+            return
+        if "train" in operator:
+            self._note((*at, "train"), f"{_KERNELBENCH_ONLY}. Remove it.")
+        cases = operator.get("cases")
+        for name, case in cases.items() if isinstance(cases, dict) else ():
+            if isinstance(case, dict) and "constants" in case:
+                self._note((*at, "cases", name, "constants"), f"{_KERNELBENCH_ONLY}. Remove it.")
 
     def _golden(self, golden: str, at: Key) -> None:
         path = self._root / golden
@@ -91,6 +107,8 @@ class Checker:
                         "belongs to mode A; in mode B the golden's `_make_inputs(device)` makes them all. Remove it."
                     )
                     self._note((*at, key), message)
+        if isinstance(case.get("constants"), dict):
+            self._json(case["constants"], (*at, "constants"))
         first: dict[str, str] = {}
         for key in _ARGUMENT_KEYS:
             arguments = case.get(key)

@@ -106,6 +106,12 @@ def _cases(document: dict[str, Any], overrides: dict[str, Any]) -> Iterable[Case
                 settings=_settings({**_override(inherited, case), **overrides}),
                 family=family,
                 tier=case.get("tier", ""),
+                source=operator.get("source", "golden"),
+                train=operator.get("train", False),
+                constants=tuple(
+                    Argument(constant, is_value=True, value=value)
+                    for constant, value in case.get("constants", {}).items()
+                ),
             )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 from scripts import names
 from scripts.errors import CaseFailure
+from scripts.sources import loading
 from scripts.status import Status
 
 FACTORY = "_make_inputs"
@@ -67,28 +66,12 @@ class Golden:
 
 
 def load(path: Path, function: str | None, roots: tuple[Path, ...]) -> Golden:
-    """Import `path` under a name of its own, with `roots` and its own folder importable.
+    """Import `path` and find its golden, with `roots` and the file's own folder importable.
 
-    Raises CaseFailure (golden_failed) when the file cannot be imported or does not hold the function.
+    Raises CaseFailure: SKIPPED when a package that it imports is not installed, GOLDEN_FAILED when it cannot be
+    imported or does not hold the function.
     """
-    for root in (path.resolve().parent, *roots):
-        if str(root) not in sys.path:
-            sys.path.append(str(root))
-    spec = importlib.util.spec_from_file_location(f"goldenprof_golden_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise CaseFailure(
-            Status.GOLDEN_FAILED, f"{path} is not a Python file.", "Give `golden` a file that ends in .py."
-        )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise CaseFailure(
-            Status.GOLDEN_FAILED,
-            f"{path} cannot be imported: {type(error).__name__}: {error}",
-            "Import the file by hand to see the whole traceback; it is also in the log.",
-        ) from error
+    module = loading.load(path, roots)
     return Golden(path, module, _function(path, module, function))
 
 

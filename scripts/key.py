@@ -34,7 +34,13 @@ def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
         golden="",
         settings=_measured(case.settings),
     )
-    facts = {"protocol": PROTOCOL, "case": measured, "code": source_digest.digest([golden], roots)}
+    # A golden from elsewhere has its own local modules beside it.
+    code = source_digest.digest([golden], (*roots, golden.resolve().parent))
+    facts: dict[str, object] = {"protocol": PROTOCOL, "case": measured, "code": code}
+    if case.source == "cann_bench":
+        from scripts.sources import cann_tables
+
+        facts["table"] = cann_tables.content(golden.parent, case.case)
     return _hash(facts)[:12]
 
 

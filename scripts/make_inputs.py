@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from scripts import artifacts, golden_file, tensors
+from scripts import artifacts, golden_file, sources, tensors
 from scripts.artifacts import InputsRecord
 from scripts.cases import Argument, Case
 from scripts.errors import CaseFailure
@@ -30,13 +30,12 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...]) -> None:
 
     Raises CaseFailure when the golden or its factory cannot be used or the inputs do not fit into memory.
     """
-    if case.mode == "A":
-        check_memory(sum(spec.nbytes for argument in case.arguments for spec in argument.tensors), case.id)
-    golden = golden_file.load(Path(case.golden), case.function, roots)
-    args, kwargs = call_arguments(case, golden)
-    names = golden.parameters
+    source = sources.open_source(case, roots)
+    args, kwargs = source.arguments()
+    names = source.parameters
     tensors.check_leaves(args, kwargs, names)
     record = _record(case, key, args, kwargs, names)
+    record.facts = source.facts
     case_dir.mkdir(parents=True, exist_ok=True)
     tensors.save(case_dir / "inputs.pt", args, kwargs)
     artifacts.write(case_dir / "inputs.json", record)

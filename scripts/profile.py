@@ -21,9 +21,8 @@ from typing import Any
 import msgspec
 import torch
 
-from scripts import artifacts, diagnosis, golden_file, key, locate_output, locks, make_inputs, measure, tensors
+from scripts import artifacts, diagnosis, key, locate_output, locks, make_inputs, measure, sources, tensors
 from scripts.artifacts import DeviceInfo, InputsRecord, Noise, ProfileRecord
-from scripts.cases import Case
 from scripts.devices import base, identity
 from scripts.devices.base import Capture, Device
 from scripts.errors import CaseFailure, GoldenprofError
@@ -53,7 +52,7 @@ def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | 
     found = _device_identity(inputs)
     with locks.hold(_lock_name(found), waiting=lambda: phase("waiting")):
         phase("running")
-        device, measured, capture, walls = _measure(inputs.case, found, args, kwargs, roots, target)
+        device, measured, capture, walls = _measure(inputs, found, args, kwargs, roots, target)
         info = device.info()
     to_analyse = base.analysis(found.kind) is not None
     if not to_analyse:
@@ -83,7 +82,7 @@ def analyse(case_dir: Path, phase: Phase) -> None:
 
 
 def _measure(
-    case: Case,
+    inputs: InputsRecord,
     found: identity.DeviceIdentity,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -91,14 +90,16 @@ def _measure(
     target: Path,
 ) -> tuple[Device, Measurement, Capture, list[list[Any]]]:
     """Everything that needs the device: check, warm up, time without the profiler, time with it."""
-    settings = case.settings
+    case, settings = inputs.case, inputs.case.settings
     device = base.open_device(found)
-    golden = golden_file.load(Path(case.golden), case.function, roots)
+    source = sources.open_source(case, roots)
+    function = source.function(device.torch_device)
+    inputs.facts.update(source.facts)
     make_inputs.seed_everything(settings.seed)
     try:
         with torch.no_grad():
             measured = measure.prepare(
-                device, golden.function, args, kwargs, golden.parameters, measure.noise_of(settings, device)
+                device, function, args, kwargs, source.parameters, measure.noise_of(settings, device)
             )
             measured.check()
             measured.warm_up(settings.warmup)
@@ -182,7 +183,7 @@ def _record(
         profiled_wall_us=walls[1],
         versions={"python": platform.python_version(), **identity.resolve(settings.device).versions},
         environment=environment(),
-        settings=msgspec.to_builtins(settings),
+        settings={**msgspec.to_builtins(settings), **inputs.facts},
         command=_command(case_dir),
         expected_level=device.level,
         warnings=device.warnings(),
