@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG = 1
 
 def run(step: str, planned: PlannedCase, log: Path, pipe: int, environment: dict[str, str]) -> None:
     """Do the step and end the process; nothing of the parent's state but its imports is used."""
-    _detach(log, environment)
+    _detach(log, environment, fresh=step != "analyse")
 
     def tell(message: Message) -> None:
         os.write(pipe, protocol.encode(message))
@@ -37,7 +37,7 @@ def run(step: str, planned: PlannedCase, log: Path, pipe: int, environment: dict
         os._exit(0)
 
 
-def _detach(log: Path, environment: dict[str, str]) -> None:
+def _detach(log: Path, environment: dict[str, str], fresh: bool) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
@@ -45,7 +45,7 @@ def _detach(log: Path, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     log.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if fresh else 0), 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (descriptor, 1), (descriptor, 2)):
         os.dup2(source, target)
@@ -61,12 +61,15 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
     started = time.monotonic()
     print(f"{step} of {planned.case.id}, key {planned.key}", flush=True)
     roots = (ROOT, Path.cwd())
+    then = ""
     try:
         if step == "make_inputs":
             phase("running")
             make_inputs.run(planned.case, planned.key, planned.folder, roots)
+        elif step == "profile":
+            then = "analyse" if profile.collect(planned.folder, roots, phase) else ""
         else:
-            profile.run(planned.folder, roots, phase)
+            profile.analyse(planned.folder, phase)
     except CaseFailure as failure:
         traceback.print_exc()
         return Message("result", failure.message, failure.status, failure.advice)
@@ -84,7 +87,7 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
             "The log has the whole traceback.",
         )
     print(f"{step} took {time.monotonic() - started:.3f} s", flush=True)
-    return Message("result", status=Status.OK)
+    return Message("result", status=Status.OK, then=then)
 
 
 def _blame(error: BaseException) -> Status:
