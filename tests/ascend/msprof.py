@@ -22,8 +22,9 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-# torch_npu looks for files every 0.1 s and gives up on what depends on them when msprof has ended before it looked.
-LINGER_S = 0.5
+# torch_npu looks for files every 0.1 s, later on a busy machine, and gives up on what depends on them when msprof has
+# ended before it looked. A real export is in no such hurry.
+LINGER_S, LINGER_LIMIT_S = 0.5, 30
 CORES = {"AI_CORE": 20, "AI_VECTOR_CORE": 40}
 CYCLES_PER_US = 1800
 NONE = "N/A"
@@ -361,6 +362,18 @@ def write_db(capture: Capture, path: Path) -> None:
     partial.rename(path)
 
 
+def linger(folder: Path, since: float) -> None:
+    """Stay until torch_npu, if it is what called, has begun with what depends on these files."""
+    time.sleep(LINGER_S)
+    logs = folder.parent / "logs"
+
+    def noticed() -> bool:
+        return any(log.stat().st_mtime >= since for log in logs.glob("profiler_*_CANNAnalyzeParser.log"))
+
+    while logs.is_dir() and not noticed() and time.time() < since + LINGER_LIMIT_S:
+        time.sleep(0.1)
+
+
 def export(folder: Path, to_db: bool) -> int:
     """Write the files of one capture; the exit status, which the real one does not promise to mean anything."""
     asked = faults()
@@ -371,10 +384,12 @@ def export(folder: Path, to_db: bool) -> int:
     if "msprof_silent" in asked:
         return 0
     capture = read_capture(folder)
+    began = time.time()
     stamp = time.strftime("%Y%m%d%H%M%S")
     if to_db or "db_only" in asked:
         write_db(capture, folder / f"msprof_{stamp}.db")
-        time.sleep(0 if "msprof_hasty" in asked else LINGER_S)
+        if to_db and "msprof_hasty" not in asked:
+            linger(folder, began)
         return 0
     output = folder / "mindstudio_profiler_output"
     output.mkdir(mode=0o750, exist_ok=True)
@@ -383,7 +398,8 @@ def export(folder: Path, to_db: bool) -> int:
     if "msprof_killed" in asked:
         os.kill(os.getpid(), signal.SIGKILL)
     write_tables(capture, output, stamp, asked)
-    time.sleep(0 if "msprof_hasty" in asked else LINGER_S)
+    if "msprof_hasty" not in asked:
+        linger(folder, began)
     return 0
 
 

@@ -80,6 +80,13 @@ def test_without_any_flow_there_is_no_step_id_column(analysed: dict[str, Capture
 
 
 ADD = "x = torch.ones(8, 8, device='npu:0'); y = (x @ x).softmax(-1); torch.npu.synchronize()"
+ADD_AGAIN = """
+x = torch.ones(8, 8, device='npu:0')
+try:
+    x.softmax(-1) + 1; torch.npu.synchronize()
+except RuntimeError:
+    x.relu(); torch.npu.synchronize(); raise KeyError('told once')
+"""
 COLLECT = (
     "from torch_npu.profiler import profile, tensorboard_trace_handler\n"
     "with profile(on_trace_ready=tensorboard_trace_handler({folder!r}, analyse_flag=False)):\n"
@@ -102,6 +109,7 @@ def trials(ascend: Ascend, folder: Path) -> dict[str, str]:
     wanted["no device, profiled"] = ({"STAND_IN_DEVICES": "0"}, "import torch_npu; torch_npu.profiler.profile()")
     wanted["wrong device"] = ({}, "torch.npu.set_device(1)")
     wanted["capture_fails"] = ({"STAND_IN_FAULT": "capture_fails"}, COLLECT.format(folder=str(folder)))
+    wanted["told once"] = ({"STAND_IN_FAULT": "launch_fails=SoftmaxV2", "STAND_IN_LOG": str(folder / "log")}, ADD_AGAIN)
     run = ascend.python(HERE / "fault_trials.py", json.dumps(wanted))
     assert run.returncode == 0, run.stderr
     return dict(line.split(": ", 1) for line in run.stdout.splitlines() if line.split(": ")[0] in wanted)
@@ -130,6 +138,11 @@ def test_a_capture_that_cannot_start_raises_nothing_and_collects_nothing(trials:
     assert trials["capture_fails"] == "ok"
     (written,) = folder.glob("*_ascend_pt")
     assert not list(written.glob("PROF_*"))
+
+
+def test_a_failed_launch_is_told_once_and_later_ones_vanish(trials: dict[str, str], folder: Path) -> None:
+    assert trials["told once"].startswith("KeyError")
+    assert "Relu" not in {launch.op_type for launch in Ascend.launch_log(folder / "log")}
 
 
 def test_synchronising_can_hang(ascend: Ascend) -> None:
