@@ -64,12 +64,12 @@ def test_help_names_every_verb_and_imports_none_of_them(capsys):
         "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    for verb in ("list", "doctor", "import", "clean"):
+    for verb in ("list", "doctor", "import", "discover", "clean"):
         assert f"    {verb} " in done.stdout
     assert done.stdout.endswith("[]\n")
 
 
-@pytest.mark.parametrize("verb", ["list", "doctor", "import", "clean"])
+@pytest.mark.parametrize("verb", ["list", "doctor", "import", "discover", "clean"])
 def test_every_verb_explains_itself(verb, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([verb, "--help"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from scripts import artifacts, key, make_inputs, sources, tensors
+from scripts import artifacts, cli, discover, key, make_inputs, sources, tensors
 from scripts.artifacts import InputsRecord, PerfRecord
 from scripts.cases import Argument, Case, Settings
 from scripts.cases_file import load
@@ -412,3 +412,97 @@ def test_sources_are_those_of_the_schema() -> None:
     assert tuple(allowed) == sources.NAMES
     for name in sources.NAMES:
         assert (ROOT / f"scripts/sources/{name}.py").is_file()
+
+
+# ---------------------------------------------------------------- discover
+
+
+def discovered(*arguments: object) -> int:
+    return cli.main(["discover", *map(str, arguments)])
+
+
+def test_a_folder_of_all_three_forms_becomes_a_cases_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    written = tmp_path / "config/foreign.yaml"
+    assert discovered(FOREIGN, "--write", written) == 0
+    cases = {case.id: case for case in load(written, root=ROOT)}  # it is a valid cases file
+    assert {case.id: case.source for case in cases.values()} == {
+        "index_pick/distinct": "cann_bench",
+        "index_pick/packed": "cann_bench",
+        "running_step/1": "cann_bench",
+        "running_step/2": "cann_bench",
+        "scaled_sum/1": "cann_bench",
+        "scaled_sum/2": "cann_bench",
+        "scaled_sum/3": "cann_bench",
+        "scaled_sum/4": "cann_bench",
+        "asks_npu_golden/default": "golden",
+        "npu_only_golden/default": "golden",
+        "optional_npu_golden/few_rows": "golden",
+        "optional_npu_golden/many_rows": "golden",
+        "12_linear_gelu/default": "kernelbench",
+        "45_huge/default": "kernelbench",
+        "48_needs_package/default": "kernelbench",
+        "7_batch_norm/default": "kernelbench",
+        "95_cross_entropy/default": "kernelbench",
+    }
+    assert cases["running_step/1"].golden == "tests/foreign/cann_bench/running_step/golden.py"
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "11 operators found, 4 not taken" in shown.err
+    for reason in (
+        "broken_factory_golden.py: its factory raised FileNotFoundError",
+        "gen_golden.py: no function *_golden; it has generate",
+        "without_factory_golden.py: without_factory_golden(x, y, alpha) has no _make_inputs",
+        "no_inputs.py: a Model without get_init_inputs and get_inputs",
+    ):
+        assert f"/{reason}" in shown.err
+    assert "48_needs_package.py: a_package_that_is_nowhere is not installed" in shown.err
+    assert discovered(FOREIGN, "--write", written) == 1  # never over what is there
+
+
+def test_entries_are_printed_and_nothing_is_run_when_told_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(discover.subprocess, "run", lambda *_, **__: pytest.fail("nothing is to be run"))
+    assert discovered(FOREIGN, "--no-run") == 0
+    shown = capsys.readouterr()
+    assert "  12_linear_gelu:\n    golden: tests/foreign/kernelbench/12_linear_gelu.py\n" in shown.out
+    assert "optional_npu_golden.py: its factory was not run" in shown.err
+
+
+def test_operators_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    problem = (FOREIGN / "kernelbench/12_linear_gelu.py").read_text()
+    for folder in ("level1", "level2"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1_a b.py").write_text(problem)
+    (tmp_path / "level2/summary.py").write_text(problem)
+    found = discover.look(tmp_path).found
+    assert [item.name for item in found] == ["level1_1_a_b", "level2_1_a_b", "summary_operator"]
+    (tmp_path / "cases.yaml").write_text(discover.document(found, tmp_path))
+    assert len(load(tmp_path / "cases.yaml", root=tmp_path)) == 3
+
+
+def test_a_factory_that_crashes_or_hangs_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "def {0}_golden(x): return x\ndef _make_inputs(device):\n    import os, signal, time\n    "
+    bodies = {"a": "os.kill(os.getpid(), signal.SIGSEGV)", "b": "signal.raise_signal(signal.SIGALRM)", "c": "return 3"}
+    for name, body in {**bodies, "d": "return ((), {})"}.items():
+        (tmp_path / f"{name}_golden.py").write_text(head.format(name) + body + "\n")
+    findings = discover.look(tmp_path)
+    assert [item.name for item in findings.found] == ["d_golden"]
+    assert [item.reason for item in findings.not_taken] == [
+        "its factory ended the process with code -11",
+        "its factory did not end within 60 s",
+        "its factory returned another form: int",
+    ]
+
+
+def test_a_folder_without_operators_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "setup.py").write_text("print('no')\n")
+    (tmp_path / "broken.py").write_text("def (\n")
+    assert discovered(tmp_path) == 1
+    shown = capsys.readouterr().err
+    assert "broken.py: is not Python" in shown and "1 other Python files" in shown
+    assert discovered(tmp_path / "gone") == 1
