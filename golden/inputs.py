@@ -29,7 +29,8 @@ def pick_case(sizes: Mapping[str, Size], case: str) -> Size:
 class Draw:
     """Tensors of independent values on one device, bfloat16 unless another dtype is asked for.
 
-    Floating values are drawn in float32 and cast, because fp8 types have no generator of their own.
+    fp8 values are drawn in float32 and cast, because these types have no generator of their own; others are drawn as
+    they are, which keeps a large case within its own size.
     """
 
     def __init__(self, device: Device, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -38,7 +39,9 @@ class Draw:
 
     def normal(self, *shape: int, scale: float = 1.0, dtype: torch.dtype | None = None) -> torch.Tensor:
         """`scale` times standard normal values."""
-        return (torch.randn(shape, device=self.device) * scale).to(dtype or self.dtype)
+        dtype = dtype or self.dtype
+        drawn = torch.float32 if dtype.itemsize == 1 else dtype
+        return torch.randn(shape, dtype=drawn, device=self.device).mul_(scale).to(dtype)
 
     def weight(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Weights [..., K, N], scaled by 1 / sqrt(K), so that a product keeps the size of its input."""
@@ -51,6 +54,11 @@ class Draw:
     def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype = torch.int8) -> torch.Tensor:
         """Integers in [low, high)."""
         return torch.randint(low, high, shape, device=self.device).to(dtype)
+
+    def e8m0(self, low: int, high: int, *shape: int) -> torch.Tensor:
+        """Power-of-two scales 2^e with e in [low, high), float8_e8m0fnu."""
+        exponents = torch.randint(low, high, shape, device=self.device)
+        return torch.exp2(exponents.float()).to(torch.float8_e8m0fnu)
 
     def ones(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Ones: the usual gain of a normalisation."""
