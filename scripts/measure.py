@@ -67,7 +67,6 @@ class Measurement:
     flops: int | None = None  # of one call; see scripts/call_work.py
     bytes_moved: int | None = None
     wall_ns: list[int] = field(default_factory=list)
-    wrong: bool = False  # the golden raised: what the profiler saw is worthless
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor argument by its name."""
@@ -80,7 +79,7 @@ class Measurement:
     def check(self) -> None:
         """Call the golden once: see that it runs, what it returns, how much work it is and which inputs it mutates."""
         before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
-        result = self._counted_call({name: (tensor, copy) for name, (tensor, copy, _) in before.items()})
+        result = self._call("the first call")
         self.device.synchronize()
         returned = {path: leaf for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)}
         self.outputs = [tensors.describe(path, leaf) for path, leaf in returned.items()]
@@ -99,17 +98,17 @@ class Measurement:
                 "A golden returns a tensor (or a list, tuple or dict of tensors), or writes into its inputs.",
             )
 
-    def _counted_call(self, arguments: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> Any:
-        """The first call, with its FLOPs counted; a golden that cannot run under the counter is called without it."""
+    def count_flops(self) -> None:
+        """Call the golden once more, with its FLOPs counted; one that does not run under the counter has none.
+
+        Not in the first call: a device that has refused one launch may drop the next ones in silence, so that a
+        golden's own failure must be seen where it happens.
+        """
+        self.restore()
         try:
-            result, self.flops = call_work.count_flops(lambda: self._call("the first call"))
-            return result
+            _, self.flops = call_work.count_flops(lambda: self._call("the call whose FLOPs are counted"))
         except GoldenCrash:
-            self.wrong = False
-            for tensor, copy in arguments.values():
-                if not tensors.same_bytes(tensor, copy):
-                    tensor.copy_(copy)
-            return self._call("the first call")
+            self.flops = None
 
     def warm_up(self, calls: int) -> None:
         """Call the golden `calls` times without measuring."""
@@ -154,7 +153,6 @@ class Measurement:
         try:
             return self.function(*self.args, **self.kwargs)
         except Exception as error:
-            self.wrong = True
             raise GoldenCrash(self.function.__name__, where, error) from error
 
 

@@ -102,6 +102,7 @@ def _measure(
                 device, function, args, kwargs, source.parameters, measure.noise_of(settings, device)
             )
             measured.check()
+            measured.count_flops()
             measured.warm_up(settings.warmup)
             unprofiled = measured.host_wall_us(settings.iterations)
             capture = device.capture(measured.iterate, settings.iterations, target)

@@ -84,7 +84,7 @@ def measured(golden: Callable[..., object], *args: torch.Tensor) -> Measurement:
     return prepare(CpuDevice(resolve("cpu")), golden, args, {}, [], noise)
 
 
-def test_the_first_call_counts_and_is_the_only_one() -> None:
+def test_work_is_counted_in_a_call_of_its_own_after_the_first() -> None:
     calls = []
 
     def golden(x: torch.Tensor) -> torch.Tensor:
@@ -93,10 +93,12 @@ def test_the_first_call_counts_and_is_the_only_one() -> None:
 
     found = measured(golden, torch.ones(8, 8))
     found.check()
-    assert (found.flops, found.bytes_moved, len(calls)) == (2 * 8**3, 2 * 8 * 8 * 4, 1)
+    assert (found.flops, len(calls)) == (None, 1)
+    found.count_flops()
+    assert (found.flops, found.bytes_moved, len(calls)) == (2 * 8**3, 2 * 8 * 8 * 4, 2)
 
 
-def test_a_golden_that_cannot_run_under_the_counter_is_measured_without_flops_and_its_inputs_are_whole() -> None:
+def test_a_golden_that_cannot_run_under_the_counter_is_measured_without_flops_and_its_inputs_are_restored() -> None:
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     def golden(x: torch.Tensor) -> torch.Tensor:
@@ -108,10 +110,26 @@ def test_a_golden_that_cannot_run_under_the_counter_is_measured_without_flops_an
     x = torch.zeros(4)
     found = measured(golden, x)
     found.check()
+    found.count_flops()
     assert found.flops is None
-    assert not found.wrong
-    assert torch.equal(x, torch.ones(4)), "mutated once, not twice"
+    found.warm_up(1)
+    assert torch.equal(x, torch.ones(4)), "mutated once, not three times"
     assert list(found.pristine) == ["args[0]"]
+
+
+def test_a_golden_that_fails_is_called_once() -> None:
+    """A device that has refused a launch may drop the next ones in silence: a second call would seem to work."""
+    calls = []
+
+    def golden(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("launch refused")
+        return x
+
+    with pytest.raises(GoldenCrash, match="launch refused"):
+        measured(golden, torch.ones(1)).check()
+    assert len(calls) == 1
 
 
 def test_a_golden_that_always_fails_still_fails() -> None:
