@@ -2,17 +2,21 @@
 #
 #     snakemake -j1 reports/attention_golden/perf_p0_small.md     one case
 #     snakemake -j1 reports/attention_golden.md                   all cases of one operator
-#     snakemake -j1                                               every case, then reports/summary.md and .csv
+#     snakemake -j1                                               every case, then reports/summary.md and .csv, index.html
+#     snakemake -j1 nightly                                       measure all afresh, record, compare, show
 #
 # config/cases.yaml says what is profiled; docs/design.md how the house is laid out.
 
 
 include: "rules/common.smk"
+include: "rules/peaks.smk"
 include: "rules/make_inputs.smk"
 include: "rules/profile.smk"
 include: "rules/locate_output.smk"
 include: "rules/parse_csv.smk"
 include: "rules/report.smk"
+include: "rules/page.smk"
+include: "rules/nightly.smk"
 
 
 rule all:
@@ -22,6 +26,12 @@ rule all:
         lambda wildcards: steps.reports_of_sweep(plan),
         "reports/summary.md",
         "reports/summary.csv",
+        "reports/index.html",
+        lambda wildcards: steps.peaks_of_sweep(plan),
+
+
+onstart:
+    steps.start(plan)
 
 
 onsuccess:

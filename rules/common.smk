@@ -9,13 +9,15 @@ from scripts import workflow_steps as steps
 plan = steps.begin(config)
 PYTHON = sys.executable
 CLIENT = f"{workflow.basedir}/scripts/warm/client.py"
-CASE = "prof/{operator}/{case}/{key}"
+CASE = "{root}/{operator}/{case}/{key}"  # root: prof, the cache, or one night's own folder
 
 
 wildcard_constraints:
     operator=r"(?!(?:summary|index)\b)[A-Za-z0-9][A-Za-z0-9_.-]*",
     case=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
+    environment=r"[0-9a-f]{8}",
     key=r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}",
+    root=r"prof|nights/[A-Za-z0-9][A-Za-z0-9_.-]*/(?:first|second)",
 
 
 def finish(log):

@@ -8,6 +8,6 @@ rule make_inputs:
     log:
         f"{CASE}/make_inputs.log",
     params:
-        plan=steps.saved(plan),
+        plan=lambda wildcards: steps.saved(plan, wildcards.root),
     shell:
         "{PYTHON} -I -S {CLIENT:q} make_inputs --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

@@ -12,6 +12,6 @@ rule profile:
     resources:
         device=1,
     params:
-        plan=steps.saved(plan),
+        plan=lambda wildcards: steps.saved(plan, wildcards.root),
     shell:
         "{PYTHON} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

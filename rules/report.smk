@@ -18,7 +18,8 @@ rule operator_report:
     input:
         lambda wildcards: steps.perf_of_operator(plan, wildcards),
     output:
-        "reports/{operator}.md",
+        markdown="reports/{operator}.md",
+        roofline="reports/{operator}.roofline.svg",
     log:
         "reports/.{operator}.log",
     params:

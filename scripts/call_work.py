@@ -2,8 +2,8 @@
 
 Both are properties of the call, not of a kernel. FLOPs are those of matmul-like operators (matrix products,
 convolutions, attention), by the formulas of torch.utils.flop_counter; elementwise work and reductions count nothing, so
-the figure is a lower bound. Bytes are those of the arguments read once and the results written once: what an ideal kernel
-would move, not what the golden moves between its operators. Imports torch.
+the figure is a lower bound. Bytes are those of the arguments read once and the results written once: what an ideal
+kernel would move, not what the golden moves between its operators. Imports torch.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
         message=failure.message,
         advice=failure.advice,
         log=str(log),
-        command=f"snakemake -j1 {planned.report}",
+        command=f"snakemake -j1 {planned.target}",
     )
     artifacts.write(path(planned), record)
     text = diagnosis.text(record)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+import urllib.parse
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import artifacts
+from scripts import artifacts, peaks, roofline, work
 from scripts.artifacts import PerfRecord
 from scripts.case_section import CaseSection, case_section, warnings
 from scripts.errors import ArtifactError
 from scripts.formatting import Markdown, link, md, percent, plural, template, us
+from scripts.peaks import PeaksRecord
 from scripts.report import notes, status_detail, title
 from scripts.report_tables import SpreadLine, spread_decimals, spread_line
 
@@ -39,13 +41,17 @@ class CaseWarnings:
 
 
 def run(operator: str, perf_jsons: Sequence[Path], target: Path) -> None:
-    """Write the report over `perf_jsons`, all of `operator`, to `target`."""
+    """Write the report over `perf_jsons`, all of `operator`, to `target`, and its roofline beside it."""
     records = [artifacts.read(path, PerfRecord) for path in perf_jsons]
-    artifacts.write_bytes(target, render(operator, records).encode())
+    limits = [peaks.read_of(record.profile.key) for record in records]
+    text = render(operator, records, limits)
+    works = [work.work_of(record, limit) for record, limit in zip(records, limits, strict=True)]
+    roofline.write(operator, works, target.with_name(f"{operator}.roofline.svg"))
+    artifacts.write_bytes(target, text.encode())
 
 
-def render(operator: str, records: Sequence[PerfRecord]) -> str:
-    """The report of `operator` as Markdown; cases in the order given.
+def render(operator: str, records: Sequence[PerfRecord], limits: Sequence[PeaksRecord | None] = ()) -> str:
+    """The report of `operator` as Markdown; cases in the order given, each with the peaks of its device if there are.
 
     Raises CaseFailure when a case has nothing to report, ArtifactError without cases or with another operator's.
     """
@@ -55,6 +61,7 @@ def render(operator: str, records: Sequence[PerfRecord]) -> str:
         raise ArtifactError(
             f"The report of {operator} was given {given}; it needs one perf.json or more of {operator}."
         )
+    limits = limits or [None] * len(records)
     sections = [case_section(record) for record in records]
     profiles = [record.profile for record in records]
     warned = [CaseWarnings(record.profile.case, found) for record in records if (found := warnings(record))]
@@ -73,7 +80,12 @@ def render(operator: str, records: Sequence[PerfRecord]) -> str:
         warned=warned,
         warnings_title=plural(sum(len(item.warnings) for item in warned), "warning"),
         cases=sections,
-        notes=_merged_notes(records),
+        notes=_merged_notes(records, limits),
+        work=work.section(
+            [work.work_of(record, limit) for record, limit in zip(records, limits, strict=True)],
+            list({limit.device.model: limit for limit in limits if limit}.values()),
+        ),
+        roofline=Markdown(f"![Roofline]({urllib.parse.quote(operator)}.roofline.svg)"),
         lines=[_case_line(record, section) for record, section in zip(records, sections, strict=True)],
         remake="\n".join(f"snakemake -j1 {shlex.quote(f'reports/{name}.md')}" for name in (operator, *names)),
     )
@@ -92,10 +104,11 @@ def _case_line(record: PerfRecord, section: CaseSection) -> CaseLine:
     )
 
 
-def _merged_notes(records: Sequence[PerfRecord]) -> list[Markdown]:
+def _merged_notes(records: Sequence[PerfRecord], limits: Sequence[PeaksRecord | None]) -> list[Markdown]:
     """Each note once; where cases differ, with the cases that it is true of."""
     cases_of: dict[Markdown, list[str]] = defaultdict(list)
-    for column in zip(*(notes(record) for record in records), strict=True):
+    columns = (notes(record, limit) for record, limit in zip(records, limits, strict=True))
+    for column in zip(*columns, strict=True):
         for record, note in zip(records, column, strict=True):
             cases_of[note].append(record.profile.case)
     return [

@@ -1,7 +1,7 @@
 """What one start of the workflow is about: every case with its key, and where its files lie.
 
 Built without torch, when the DAG is built. The rules ask it for paths; the steps that run elsewhere read it back from
-a file named by its content, so that a job's command text never changes with a case's details.
+a file, whose name stays, so that a job's command text never changes with a case's details.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scripts import artifacts, key, names, source_digest
-from scripts.cases import Case
+from scripts.cases import Case, Settings
 from scripts.cases_file import load
 from scripts.devices import identity
 from scripts.errors import ConfigError
 
+if TYPE_CHECKING:
+    from scripts.night import Night
+
+DEVICES = ".devices"  # stands in an operator's place for what is measured of a device itself; no operator is called so
+CACHE = "prof"
 PLAN_FOLDER = Path(".snakemake/goldenprof")
 # What `--config` may hold besides the settings of a case.
 SELECTION_KEYS = ("tier", "family", "match")
+RUN_KEY = "run"  # of `--config run=…`: the id of the night to go on with
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "scripts" / "templates"
 
@@ -37,27 +43,44 @@ class PlannedCase:
     case: Case
     key: str
     problem: str = ""  # why its device cannot be used here, "" when it can or when a capture is at hand
+    root: str = CACHE  # the folder that holds it: the cache, or that of one night
 
     @property
     def folder(self) -> Path:
-        """prof/<operator>/<case>/<key>, relative to the working directory."""
-        return Path("prof", self.case.operator, self.case.case, self.key)
+        """prof/<operator>/<case>/<key>, relative to the working directory; prof/.devices/<environment> for a device."""
+        folder = Path(self.root, self.case.operator, self.case.case)
+        return folder if self.case.operator == DEVICES else folder / self.key
 
     @property
     def report(self) -> Path:
         """reports/<operator>/<case>.md."""
         return Path("reports", self.case.operator, f"{self.case.case}.md")
 
+    @property
+    def target(self) -> Path:
+        """What to ask Snakemake for."""
+        return self.folder / "peaks.json" if self.case.operator == DEVICES else self.report
+
 
 class Plan:
     """All cases of a cases.yaml, resolved against this machine."""
 
-    def __init__(self, cases: Iterable[Case], selection: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        cases: Iterable[Case],
+        selection: Mapping[str, str] | None = None,
+        root: str = CACHE,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self._cases = list(cases)
         self._selection = dict(selection or {})
-        self.summary_wanted = (
-            False  # set when the sweep is asked for, so that its summary is written even if cases fail
-        )
+        self._rooted: dict[str, Plan] = {root: self}
+        self.root = root
+        self.config = dict(config or {})  # as given with --config
+        # Set when the sweep, its page or a night is asked for, so that they are written even if cases fail.
+        self.summary_wanted = False
+        self.page_wanted = False
+        self.night: Night | None = None
 
     @classmethod
     def load(cls, config: Mapping[str, Any]) -> Plan:
@@ -66,14 +89,28 @@ class Plan:
         Every other key of `config` must be a setting, which then holds for all cases, or one of SELECTION_KEYS.
         Raises ConfigError with every mistake in the file.
         """
-        overrides = {name: value for name, value in config.items() if name not in ("cases", *SELECTION_KEYS)}
+        overrides = {name: value for name, value in config.items() if name not in ("cases", RUN_KEY, *SELECTION_KEYS)}
         selection = {name: str(config[name]) for name in SELECTION_KEYS if config.get(name)}
-        return cls(load(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd()), selection)
+        cases = load(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd())
+        return cls(cases, selection, config=config)
+
+    def rooted(self, root: str) -> Plan:
+        """The same cases with their artifacts below `root`."""
+        if root not in self._rooted:
+            self._rooted[root] = Plan(self._cases, self._selection, root, self.config)
+        return self._rooted[root]
 
     @cached_property
     def by_id(self) -> dict[str, PlannedCase]:
         """Every case by its id, in the order of the file."""
-        return {case.id: _plan_case(case) for case in self._cases}
+        return {case.id: _plan_case(case, self.root) for case in self._cases}
+
+    @cached_property
+    def devices(self) -> dict[str, PlannedCase]:
+        """The devices that cases are measured on here, by environment digest; a stand-in has no peaks."""
+        settings = dict.fromkeys(planned.case.settings.device for planned in self.by_id.values())
+        found = [device for device in map(identity.resolve, settings) if not device.problem and not device.stand_in]
+        return {key.environment_digest(device): _plan_device(device) for device in found}
 
     def case(self, operator: str, case: str) -> PlannedCase:
         """The planned case, or ConfigError with the nearest ones when there is none of that name."""
@@ -118,18 +155,32 @@ class Plan:
     def _known(self, field: str) -> str:
         return ", ".join(sorted({getattr(case, field) or "(none)" for case in self._cases}))
 
+    @cached_property
+    def saved(self) -> Path:
+        """The plan's file, for the steps that run in another process; written when first asked for."""
+        return self.save()
+
     def save(self) -> Path:
-        """Write the plan for the steps that run in another process; returns its path, named by its content."""
-        data = msgspec.json.encode({planned.case.id: planned for planned in self.by_id.values()})
-        path = PLAN_FOLDER / f"plan-{hashlib.sha256(data).hexdigest()[:16]}.json"
-        if not path.exists():
+        """Write the plan for the steps that run in another process; returns its path.
+
+        The path is a parameter of their rules, so that it never changes: an edit of one case must not run the others.
+        """
+        everything = (*self.by_id.values(), *self.devices.values())
+        data = msgspec.json.encode({planned.case.id: planned for planned in everything})
+        path = PLAN_FOLDER / f"plan-{self.root.replace('/', '-')}.json"
+        if not path.exists() or path.read_bytes() != data:
             artifacts.write_bytes(path, data)
         return path
 
 
-@lru_cache(maxsize=4)
 def read_saved(path: Path) -> dict[str, PlannedCase]:
-    """The cases of a saved plan by id; a plan's name is its content, so that it is read once."""
+    """The cases of a saved plan by id."""
+    stat = path.stat()
+    return _read_saved(path, (stat.st_mtime_ns, stat.st_ino, stat.st_size))
+
+
+@lru_cache(maxsize=4)
+def _read_saved(path: Path, stamp: tuple[int, int, int]) -> dict[str, PlannedCase]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, PlannedCase])
 
 
@@ -148,16 +199,23 @@ def code_digest(*modules: str) -> str:
     return total.hexdigest()[:16]
 
 
-def _plan_case(case: Case) -> PlannedCase:
+def _plan_case(case: Case, root: str = CACHE) -> PlannedCase:
     golden = Path(case.golden)
     digest = _digest_of(case, golden)
     device = identity.resolve(case.settings.device)
     wanted = key.key(digest, device)
-    if (case.settings.device == "auto" and device.kind == "cpu") or device.problem:
+    # A night measures; what was brought from another machine is a cached result.
+    if root == CACHE and ((case.settings.device == "auto" and device.kind == "cpu") or device.problem):
         brought = _brought(case, digest, device.kind if device.problem else "")
         if brought:
             return PlannedCase(case, brought)
-    return PlannedCase(case, wanted, device.problem)
+    return PlannedCase(case, wanted, device.problem, root)
+
+
+def _plan_device(device: identity.DeviceIdentity) -> PlannedCase:
+    environment = key.environment_digest(device)
+    case = Case(DEVICES, environment, "", None, "A", (), Settings(device=device.name))
+    return PlannedCase(case, key.key("peaks", device))
 
 
 @cache

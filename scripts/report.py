@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import artifacts
+from scripts import artifacts, peaks, work
 from scripts.artifacts import PerfRecord
 from scripts.case_section import case_section, warnings
 from scripts.formatting import Markdown, code, md, plural, template
+from scripts.peaks import PeaksRecord
 from scripts.report_tables import MOST_ITERATIONS, dropped_lines, iteration_lines, spread_lines, spread_notes
 
 MOST_FILES = 8  # named of those that lay beside the source
@@ -35,11 +36,12 @@ class Fact:
 
 def run(perf_json: Path, target: Path) -> None:
     """Write the report of `perf_json` to `target`; nothing is written when there is nothing to report."""
-    artifacts.write_bytes(target, render(artifacts.read(perf_json, PerfRecord)).encode())
+    perf = artifacts.read(perf_json, PerfRecord)
+    artifacts.write_bytes(target, render(perf, peaks.read_of(perf.profile.key)).encode())
 
 
-def render(perf: PerfRecord) -> str:
-    """The report as Markdown.
+def render(perf: PerfRecord, limits: PeaksRecord | None = None) -> str:
+    """The report as Markdown; `limits` are the peaks of the case's device, where they were measured.
 
     Raises CaseFailure when there is nothing to report, ArtifactError when perf.json contradicts itself.
     """
@@ -57,7 +59,8 @@ def render(perf: PerfRecord) -> str:
         warnings=warned,
         warnings_title=plural(len(warned), "warning"),
         case=section,
-        notes=notes(perf),
+        notes=notes(perf, limits),
+        work=work.section([work.work_of(perf, limits)], [limits] if limits else []),
         spread=spread_lines(perf, section.decimals),
         spread_notes=spread_notes(perf),
         iteration_rows=iteration_lines(perf.iterations),
@@ -86,13 +89,14 @@ def reproduce(case_id: str) -> str:
 # ---------------------------------------------------------------- notes
 
 
-def notes(perf: PerfRecord) -> list[Markdown]:
+def notes(perf: PerfRecord, limits: PeaksRecord | None = None) -> list[Markdown]:
     """What was done to get the numbers, in the seed's words where they are true."""
     return [
         Markdown(f"Data source: {code(_inside(perf, perf.output.source))}"),
         md(_noise_note(perf)),
         md(f"Each iteration: {_recipe(perf)}"),
         md(_e2e_note(perf)),
+        md(work.cache_note(perf, limits)),
         md(f"Attribution: {perf.attribution.rstrip('.')}"),
     ]
 

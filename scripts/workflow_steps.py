@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from snakemake.exceptions import SpawnedJobError, WorkflowError
 
-from scripts import failures
+from scripts import failures, peaks
 from scripts.errors import CaseFailure, GoldenprofError
-from scripts.plan import Plan, PlannedCase, code_digest
+from scripts.plan import CACHE, Plan, PlannedCase, code_digest
 from scripts.warm import protocol
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ STEP_MODULES = {
     "report": ("report",),
     "operator_report": ("operator_report",),
     "summary": ("summary",),
+    "page": ("sweep_page",),
 }
 
 
@@ -45,9 +46,9 @@ def begin(config: Mapping[str, Any]) -> Plan:
     return _explained(lambda: Plan.load(config))
 
 
-def saved(plan: Plan) -> str:
-    """The saved plan's path, for the steps that run in another process."""
-    return str(_explained(plan.save))
+def saved(plan: Plan, root: str = CACHE) -> str:
+    """The saved plan's path, for the steps that run in another process; `root` is the folder of the artifacts."""
+    return str(_explained(lambda: plan.rooted(root).saved))
 
 
 def code(rule: str) -> str:
@@ -55,20 +56,47 @@ def code(rule: str) -> str:
     return code_digest(*STEP_MODULES[rule])
 
 
+def start(plan: Plan) -> None:
+    """Before the first job of a run that is no dry run."""
+    if plan.night:
+        _explained(plan.night.begin)
+
+
 def finish(plan: Plan) -> None:
-    """After the run, whatever became of it: write the summary of a sweep that could not finish."""
+    """After the run, whatever became of it: write what its last jobs could not, since cases failed."""
     if plan.summary_wanted:
         _write_summary(plan)
+    if plan.page_wanted:
+        _write_page(plan)
+    if plan.night and not plan.night.concluded:
+        _explained(plan.night.conclude)
 
 
-def perf_of_case(plan: Plan, wildcards: Any) -> str:
-    """perf.json of the case that a report is asked of."""
-    return str(_explained(lambda: plan.case(wildcards.operator, wildcards.case)).folder / "perf.json")
+def perf_of_case(plan: Plan, wildcards: Any) -> list[str]:
+    """perf.json of the case that a report is asked of, and its device's peaks."""
+    planned = _explained(lambda: plan.case(wildcards.operator, wildcards.case))
+    return _with_peaks(plan, [planned])
 
 
 def perf_of_operator(plan: Plan, wildcards: Any) -> list[str]:
-    """perf.json of every case of the operator."""
-    return [str(planned.folder / "perf.json") for planned in _explained(lambda: plan.operator(wildcards.operator))]
+    """perf.json of every case of the operator, and their devices' peaks."""
+    return _with_peaks(plan, _explained(lambda: plan.operator(wildcards.operator)))
+
+
+def peaks_of_sweep(plan: Plan) -> list[str]:
+    """peaks.json of every device that the cases are measured on here."""
+    return [str(planned.target) for planned in _explained(lambda: plan.devices).values()]
+
+
+def _with_peaks(plan: Plan, cases: list[PlannedCase]) -> list[str]:
+    """A sweep asks for the peaks and waits for them; a single report shows them when they are there.
+
+    Measuring them never fails a job (it leaves a record that says why there are none), so that no report is lost.
+    """
+    paths = sorted({peaks.path_of(planned.key) for planned in cases})
+    asked = {planned.target for planned in plan.devices.values()} if plan.summary_wanted else set()
+    shown = [str(path) for path in paths if path in asked or path.exists()]
+    return [*(str(planned.folder / "perf.json") for planned in cases), *shown]
 
 
 def reports_of_sweep(plan: Plan) -> list[str]:
@@ -103,12 +131,51 @@ def operator_report(plan: Plan, wildcards: Any, inputs: Iterable[str], log: str)
     from scripts import operator_report as step
 
     target = Path("reports", f"{wildcards.operator}.md")
-    _explained(lambda: step.run(wildcards.operator, [Path(path) for path in inputs], target))
+    perf = [path for path in map(Path, inputs) if path.name == "perf.json"]
+    _explained(lambda: step.run(wildcards.operator, perf, target))
 
 
 def summary(plan: Plan) -> None:
     """Rule summary."""
     _explained(lambda: _write_summary(plan))
+
+
+def results_for_page(plan: Plan) -> list[str]:
+    """The report of every selected case: the page shows what they are made from."""
+    plan.page_wanted = True
+    return reports_of_sweep(plan)
+
+
+def page(plan: Plan) -> None:
+    """Rule page."""
+    _explained(lambda: _write_page(plan))
+
+
+def results_of_night(plan: Plan) -> list[str]:
+    """perf.json of every selected case in the night's own folder."""
+    return _explained(_night(plan).results)
+
+
+def second_results_of_night(plan: Plan) -> list[str]:
+    """perf.json of the second measurement of the night's suspicious cases."""
+    return _explained(_night(plan).second_results)
+
+
+def nightly(plan: Plan) -> None:
+    """Rules nightly and nightly_again: conclude the night; regressions fail the job."""
+    from scripts.night import Outcome
+
+    record = _explained(_night(plan).conclude)
+    if record.outcome is Outcome.REGRESSIONS:
+        raise StepFailed(f"night {record.run_id}: {record.outcome}")
+
+
+def _night(plan: Plan) -> Any:
+    from scripts import night
+
+    if plan.night is None:
+        plan.night = _explained(lambda: night.choose(plan))
+    return plan.night
 
 
 def _write_summary(plan: Plan) -> None:
@@ -117,6 +184,13 @@ def _write_summary(plan: Plan) -> None:
     entries = [_entry(planned) for planned in plan.sweep()]
     step.run(entries, Path("reports/summary.md"), Path("reports/summary.csv"))
     plan.summary_wanted = False
+
+
+def _write_page(plan: Plan) -> None:
+    from scripts import sweep_page
+
+    plan.page_wanted = False
+    print(sweep_page.write(plan.sweep(), [_entry(planned) for planned in plan.sweep()]), flush=True)
 
 
 def _entry(planned: PlannedCase) -> Any:
@@ -135,7 +209,8 @@ def _entry(planned: PlannedCase) -> Any:
 
 def _step(plan: Plan, wildcards: Any, name: str, log: str, work: Callable[[PlannedCase], None]) -> None:
     """Do one step of a case in this process; a failure is remembered, shown, and ends the job."""
-    planned = _explained(lambda: plan.case(wildcards.operator, wildcards.case))
+    here = plan.rooted(getattr(wildcards, "root", CACHE))
+    planned = _explained(lambda: here.case(wildcards.operator, wildcards.case))
     Path(log).unlink(missing_ok=True)
     try:
         work(planned)

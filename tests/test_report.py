@@ -96,6 +96,7 @@ def test_sections_stand_in_the_order_of_the_seed_and_then_ours() -> None:
     seed = ["## Performance Summary", "## Case: perf_p0_small", "### E2E Performance", "### Op Performance", "## Notes"]
     ours = [
         "Spread",
+        "Work and limits",
         "Iterations",
         "Dropped rows",
         "Warnings",

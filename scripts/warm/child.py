@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts import make_inputs, profile
+from scripts import make_inputs, measure_peaks, profile
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.plan import ROOT, PlannedCase
 from scripts.status import Status
@@ -66,6 +66,8 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
         if step == "make_inputs":
             phase("running")
             make_inputs.run(planned.case, planned.key, planned.folder, roots)
+        elif step == "peaks":
+            measure_peaks.run(planned.case.settings.device, planned.target, phase)
         elif step == "profile":
             then = "analyse" if profile.collect(planned.folder, roots, phase) else ""
         else:

@@ -41,7 +41,7 @@ def main() -> int:
 
 def _arguments() -> Request:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=["make_inputs", "profile"])
+    parser.add_argument("step", choices=["make_inputs", "profile", "peaks"])
     parser.add_argument("--plan", required=True)
     parser.add_argument("--case", required=True)
     parser.add_argument("--log", required=True)

@@ -23,7 +23,7 @@ ENVIRONMENT = dict(os.environ)
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 
-from scripts import failures, plan  # noqa: E402
+from scripts import failures, peaks, plan  # noqa: E402
 from scripts.errors import CaseFailure  # noqa: E402
 from scripts.plan import PlannedCase  # noqa: E402
 from scripts.status import Status  # noqa: E402
@@ -206,9 +206,11 @@ class Server:
             failures.clear(job.planned)
             return Answer(0, "")
         failure = _timeout(job) if job.timed_out else _died(job, exit_code) if result is None else _failed(result)
-        return Answer(
-            failure.status.exit_code, failures.write(job.planned, job.request.step, failure, Path(job.request.log))
-        )
+        text = failures.write(job.planned, job.request.step, failure, Path(job.request.log))
+        if job.request.step == "peaks":  # reports go without them
+            peaks.write_problem(job.planned.target, job.planned.case.settings.device, failure.message)
+            return Answer(0, text)
+        return Answer(failure.status.exit_code, text)
 
 
 def _failed(result: Message) -> CaseFailure:

@@ -1,0 +1,21 @@
+# Beside the cases: what their devices can do at most, once per device. `snakemake peaks` measures it, and so does a
+# sweep, before its reports. A single report shows it when it is there and does not ask for it.
+
+
+rule peaks:
+    input:
+        lambda wildcards: steps.peaks_of_sweep(plan),
+
+
+rule device_peaks:
+    output:
+        "prof/.devices/{environment}/peaks.json",
+    log:
+        "prof/.devices/{environment}/peaks.log",
+    priority: 1
+    resources:
+        device=1,
+    params:
+        plan=steps.saved(plan),
+    shell:
+        "{PYTHON} -I -S {CLIENT:q} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"
