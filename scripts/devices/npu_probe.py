@@ -16,7 +16,8 @@ def probe() -> dict:
     count = ctypes.c_uint32(0)
     status = acl.aclrtGetDeviceCount(ctypes.byref(count))
     if status != 0:
-        return {"error": f"aclrtGetDeviceCount returned {status}"}
+        where = "see `npu-smi info` and ASCEND_RT_VISIBLE_DEVICES"
+        return {"error": f"aclrtGetDeviceCount returned {status}, no device is visible ({where})"}
     acl.aclrtGetSocName.restype = ctypes.c_char_p
     soc = (acl.aclrtGetSocName() or b"unknown").decode(errors="replace")
     return {"devices": count.value, "soc": soc, "stand_in": hasattr(acl, "goldenprof_stand_in")}
