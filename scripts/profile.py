@@ -27,6 +27,7 @@ from scripts.devices import base, identity
 from scripts.devices.base import Capture, Device
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.measure import GoldenCrash, Measurement
+from scripts.sources import loading
 from scripts.status import Status
 
 Phase = Callable[[str], None]  # told "waiting", "running", "finishing" and "analysing"; no time counts in the first
@@ -109,6 +110,8 @@ def _measure(
             profiled = measured.taken_us()[-settings.iterations :]
     except GoldenCrash as crash:
         _clear(target)  # a capture that was cut short looks like a whole one
+        if loading.missing_package(crash.error, Path(case.golden)):
+            raise loading.failure(Path(case.golden), "cannot be called", crash.error) from crash.error
         advice = diagnosis.diagnose_exception(type(crash.error).__name__, str(crash.error))
         raise CaseFailure(Status.GOLDEN_FAILED, str(crash), str(advice)) from crash.error
     return device, measured, capture, [unprofiled, profiled]

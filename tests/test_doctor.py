@@ -13,6 +13,7 @@ from scripts.artifacts import PerfRecord, read
 from scripts.devices import ascend, identity
 from scripts.devices.identity import DeviceIdentity, Survey
 from scripts.findings import Level
+from tests.ascend.conftest import ascend as ascend_machine  # noqa: F401
 
 GIB = 2**30
 
@@ -196,3 +197,44 @@ def test_exit_code_1_only_for_problems(monkeypatch, capsys):
     assert "0 problems, 1 warnings" in capsys.readouterr().out
     monkeypatch.setattr(doctor, "findings", lambda device, run, save: iter([doctor.disk(0)]))
     assert cli.main(["doctor"]) == 1
+
+
+# ---------------------------------------------------------------- on a stand-in Ascend machine
+
+
+def doctor_on(machine, *arguments: str, **options):
+    return machine.python("-m", "scripts.cli", "doctor", "--device", "npu:0", *arguments, timeout_s=300, **options)
+
+
+def test_what_an_npu_gave_is_kept_and_can_be_imported_elsewhere(ascend_machine, tmp_path, monkeypatch):  # noqa: F811
+    evidence = tmp_path / "evidence"
+    done = doctor_on(ascend_machine, "--save", str(evidence))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in ("ok       torch_npu: 2.13.0 fits torch", "ok       msprof: ", "a stand-in that computes nothing"):
+        assert line in done.stdout
+    assert "profiling on npu:0: 3 iterations of 2 kernels each" in done.stdout
+    (measured,) = (read(path, PerfRecord) for path in evidence.glob("*/perf.json"))
+    assert measured.profile.device.stand_in
+    (capture,) = evidence.glob("*/*_ascend_pt")
+    monkeypatch.chdir(tmp_path)
+    shape = ",".join(map(str, measured.profile.noise.shape))
+    assert cli.main(["import", str(capture), "doctor/elsewhere", "--noise-shape", shape]) == 0
+    (imported,) = (read(path, PerfRecord) for path in Path("prof/doctor/elsewhere").glob("*/perf.json"))
+    assert (imported.e2e_us, imported.ops) == (measured.e2e_us, measured.ops)
+    assert imported.profile.device.stand_in
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ({"msprof": False}, ("problem  msprof: not on PATH", "problem  profiling on npu:0: ")),
+        ({"devices": 0}, ("problem  npu: not usable", "problem  profiling: No npu device is usable")),
+        ({"faults": "csv_header_only"}, ("ok       msprof: ", "problem  profiling on npu:0: ")),
+    ],
+    ids=["without msprof", "without a device", "without rows"],
+)
+def test_an_npu_that_cannot_give_kernels_is_a_problem(ascend_machine, options, lines):  # noqa: F811
+    done = doctor_on(ascend_machine, **options)
+    assert done.returncode == 1, done.stdout + done.stderr
+    for line in lines:
+        assert line in done.stdout

@@ -240,7 +240,7 @@ def test_a_case_that_is_not_in_the_table_is_named() -> None:
         ("{input_shape: 4}", "must be a list with an entry per input"),
         ("{input_shape: [[2], [x]], dtype: float32}", "the shape of grad is"),
         ("{input_shape: [[2], [2]], dtype: [float32, float32, float32]}", "has 3 entries for 2 inputs"),
-        ("{input_shape: [[2], [2]], dtype: float32, value_range: [[1, 2, 3]]}", "must be [low, high]"),
+        ("{input_shape: [[2], [2]], dtype: float32, value_range: [[1, 2, 3]]}", "must be [low, high] or one number"),
     ],
 )
 def test_a_case_that_does_not_fit_its_proto_is_explained(tmp_path: Path, row: str, message: str) -> None:
@@ -250,6 +250,26 @@ def test_a_case_that_does_not_fit_its_proto_is_explained(tmp_path: Path, row: st
         cann_tables.case(tmp_path, "1")
     assert message in str(caught.value)
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "drawn"),
+    [
+        ("{bias: [7, 7], parts: [0, 1]}", [((0, 1), (0, 1)), ((7, 7),)]),  # by name
+        ("[[[0, 1], [2, 3]], [7]]", [((0, 1), (2, 3)), ((7, 7),)]),  # one per tensor of a list; one number
+        ("[[[0, 1]], 7]", [((0, 1), (0, 1)), ((7, 7),)]),
+        ('[["-inf", "1e3"], null]', [((-float("inf"), 1000.0),) * 2, (None,)]),
+        ("[0, 1]", [((0, 1), (0, 1)), (None,)]),  # the first input's
+        ("null", [(None, None), (None,)]),
+    ],
+)
+def test_value_ranges_in_every_spelling(tmp_path: Path, written: str, drawn: list[tuple]) -> None:
+    (tmp_path / "proto.yaml").write_text((FOREIGN / "cann_bench/scaled_sum/proto.yaml").read_text())
+    row = f"{{case_id: 1, input_shape: [[[4], [2]], [8]], dtype: float32, value_range: {written}}}"
+    (tmp_path / "cases.yaml").write_text(f"cases:\n- {row}\n")
+    found = cann_tables.case(tmp_path, "1").tensors
+    assert [tensor.ranges for tensor in found if tensor] == drawn
+    assert found[2:] == (None, None)
 
 
 def copied(tmp_path: Path) -> Case:
@@ -368,6 +388,22 @@ def test_a_foreign_case_goes_through_all_steps(tmp_path: Path, monkeypatch: pyte
     assert {"aten::addmm", "aten::gelu"} <= {row.op for row in perf.ops}
     assert perf.profile.outputs[0].shape == (4, 16)
     assert perf.profile.settings["model"] == "eval mode" and perf.profile.settings["constant batch_size"] == "4"
+
+
+def test_a_package_that_is_missed_only_when_it_is_called_is_a_reason_to_skip(tmp_path: Path) -> None:
+    path = tmp_path / "lazy_golden.py"
+    path.write_text(
+        "import torch\ndef lazy_golden(x):\n    import a_package_that_is_nowhere\n"
+        "def _make_inputs(device):\n    return (torch.ones(3),), {}\n"
+    )
+    settings = Settings(device="cpu", warmup=0, iterations=1, noise_mib=1.0)
+    case = replace(case_of("golden", "lazy_golden.py"), golden=str(path), settings=settings)
+    wanted = key.key(key.case_digest(case, path, (ROOT,)), identity.resolve("cpu"))
+    make_inputs.run(case, wanted, tmp_path / wanted, (ROOT,))
+    command = [sys.executable, "-m", "scripts.profile", str(tmp_path / wanted), "--into", str(tmp_path / "again")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == Status.SKIPPED.exit_code
+    assert "needs the package a_package_that_is_nowhere" in done.stderr
 
 
 CASES = """\

@@ -22,7 +22,7 @@ from scripts.dtypes import DTYPES, Dtype
 from scripts.errors import CaseFailure, ConfigError
 from scripts.golden_file import Golden
 from scripts.sources import absent_npu, cann_tables, loading
-from scripts.sources.cann_tables import CannCase, CannProto, CannTensor
+from scripts.sources.cann_tables import CannCase, CannProto, CannTensor, Range
 from scripts.status import Status
 
 # Without a value range: the format's own defaults.
@@ -67,9 +67,10 @@ class CannBenchSource:
     def _draw(self, tensor: CannTensor | None) -> Any:
         if tensor is None:
             return None
-        seed, limits = self.case.settings.seed, tensor.value_range
+        seed = self.case.settings.seed
         drawn = [
-            draw(shape, tensor.dtype, limits, seed, f"{tensor.name}[{i}]") for i, shape in enumerate(tensor.shapes)
+            draw(shape, tensor.dtype, limits, seed, f"{tensor.name}[{i}]")
+            for i, (shape, limits) in enumerate(zip(tensor.shapes, tensor.ranges, strict=True))
         ]
         return drawn if tensor.is_list else drawn[0]
 
@@ -99,7 +100,8 @@ class CannBenchSource:
     def _in_order(self, values: list[Any]) -> dict[str, Any]:
         """What get_input() made, in the order of the golden's tensors; then the attributes."""
         free = self._tensor_parameters()
-        left = [f"value {len(free) + i}" for i, value in enumerate(values[len(free) :]) if value is not None]
+        # Attributes may follow the tensors; they are taken from the table.
+        left = [f"tensor {i}" for i, value in enumerate(values) if i >= len(free) and isinstance(value, torch.Tensor)]
         return self._complete(dict(zip(free, values, strict=False)), left)
 
     def _complete(self, named: dict[str, Any], left: list[str]) -> dict[str, Any]:
@@ -129,7 +131,7 @@ class CannBenchSource:
         return annotated or [name for name in found if name not in self.proto.attributes]
 
 
-def draw(shape: tuple[int, ...], dtype: str, limits: tuple[Any, Any] | None, seed: int, name: str) -> torch.Tensor:
+def draw(shape: tuple[int, ...], dtype: str, limits: Range | None, seed: int, name: str) -> torch.Tensor:
     """One tensor with values from `limits`, both included; infinite limits put infinities at both ends."""
     recipe = _recipe(DTYPES[dtype], limits)
     try:
@@ -139,7 +141,7 @@ def draw(shape: tuple[int, ...], dtype: str, limits: tuple[Any, Any] | None, see
     return drawn if recipe else _with_infinities(drawn)
 
 
-def _recipe(dtype: Dtype, limits: tuple[Any, Any] | None) -> str:
+def _recipe(dtype: Dtype, limits: Range | None) -> str:
     """The init recipe of a value range, "" where a limit is infinite; limits are cut to what the dtype holds."""
     if dtype.kind == "bool":
         lowest, highest = limits or (0, 0)

@@ -1,7 +1,8 @@
 """Reading a cann-bench operator's `proto.yaml` and `cases.yaml` (or `cases.csv`), without torch.
 
 An entry of `input_shape` is one tensor's shape, a list of shapes (a list of tensors) or null (an optional input left
-out); entries are in the order of proto.yaml's inputs, and what is missing at the end is left out, too.
+out); entries are in the order of proto.yaml's inputs, and what is missing at the end is left out, too. A value range is
+`[low, high]`, both included; there is one per input, by order or by name, or one per tensor of a list.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scripts.errors import ConfigError
 
 COLUMNS = ("input_shape", "dtype", "attrs", "value_range")  # of cases.csv, each holding JSON
 Shape = tuple[int, ...]
+Range = tuple[int | float, int | float]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class CannTensor:
     shapes: tuple[Shape, ...]
     dtype: str
     is_list: bool
-    value_range: tuple[Any, Any] | None  # None: the format's default
+    ranges: tuple[Range | None, ...]  # of values, per shape; None: the format's default
 
     @property
     def nbytes(self) -> int:
@@ -152,7 +154,7 @@ def _case(name: str, row: dict[str, Any], declared: CannProto, path: Path) -> Ca
             f"{where}: input_shape has {len(shapes)} entries, and proto.yaml has {len(declared.inputs)} inputs."
         )
     types = _per_input(row.get("dtype"), len(shapes), f"{where}: dtype")
-    ranges = _ranges(row.get("value_range"), len(shapes))
+    ranges = _ranges(row.get("value_range"), declared, len(shapes))
     entries = zip(declared.inputs, shapes, types, ranges, strict=False)
     found = [_tensor(where, *entry) for entry in entries]
     texts = [key for key, kind in declared.attributes.items() if kind.casefold() in ("str", "string")]
@@ -169,28 +171,46 @@ def _tensor(where: str, declared: CannInput, shape: Any, dtype: Any, value_range
         raise ConfigError(
             f"{where}: the shape of {declared.name} is {shape!r}. Allowed: lengths, a list of shapes, null."
         )
+    return CannTensor(
+        name=declared.name,
+        shapes=tuple(tuple(part) for part in shapes),
+        dtype=_dtype(where, declared, dtype),
+        is_list=declared.is_list or nested,
+        ranges=_limits(f"{where}: the value_range of {declared.name}", value_range, len(shapes)),
+    )
+
+
+def _dtype(where: str, declared: CannInput, dtype: Any) -> str:
+    """torch's name of the dtype; one that torch does not have stays as it is."""
     if isinstance(dtype, list):
         if len(set(dtype)) != 1:
             raise ConfigError(f"{where}: {declared.name} has the dtypes {dtype}. A list of tensors has one.")
         dtype = dtype[0]
-    known = dtypes.alias(str(dtype)) or str(dtype)  # one that torch does not have stays as it is
-    if declared.dtypes and dtype not in declared.dtypes and known not in declared.dtypes:
+    known = dtypes.alias(str(dtype)) or str(dtype)
+    if known in dtypes.DTYPES and declared.dtypes and not {str(dtype), known} & set(declared.dtypes):
         raise ConfigError(
             f"{where}: entry {declared.name} is {dtype}, and proto.yaml allows {', '.join(declared.dtypes)} there. "
             "Entries are in the order of proto.yaml's inputs: mark each optional one that is left out with null."
         )
-    limits = tuple(map(_value, value_range)) if isinstance(value_range, list) else None
-    if limits is not None and len(limits) == 1:
-        limits = (limits[0], limits[0])
-    if limits is not None and (len(limits) != 2 or not all(isinstance(limit, int | float) for limit in limits)):
-        raise ConfigError(f"{where}: the value_range of {declared.name} is {value_range!r}. It must be [low, high].")
-    return CannTensor(
-        declared.name,
-        tuple(tuple(part) for part in shapes),
-        known,
-        declared.is_list or nested,
-        limits,  # type: ignore[arg-type]
-    )
+    return known
+
+
+def _limits(where: str, value: Any, count: int) -> tuple[Range | None, ...]:
+    """A range per tensor: one holds for all tensors of a list."""
+    nested = isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
+    parts = [_limit(where, part) for part in (value if nested else [value])]
+    if len(parts) not in (1, count):
+        raise ConfigError(f"{where} has {len(parts)} entries for {count} tensors. Give one for each, or one for all.")
+    return tuple(parts * count if len(parts) == 1 else parts)
+
+
+def _limit(where: str, value: Any) -> Range | None:
+    if value is None:
+        return None
+    limits = [_value(limit) for limit in value] if isinstance(value, list) else [_value(value)]
+    if not 1 <= len(limits) <= 2 or not all(isinstance(limit, int | float) for limit in limits):
+        raise ConfigError(f"{where} is {value!r}. It must be [low, high] or one number.")
+    return limits[0], limits[-1]
 
 
 def _per_input(value: Any, count: int, where: str) -> list[Any]:
@@ -203,8 +223,10 @@ def _per_input(value: Any, count: int, where: str) -> list[Any]:
     return listed
 
 
-def _ranges(value: Any, count: int) -> list[Any]:
-    """A range per input: `[low, high]` alone is the first one's; the last of a list holds for what follows."""
+def _ranges(value: Any, declared: CannProto, count: int) -> list[Any]:
+    """A range per input. `[low, high]` alone is the first one's; the last of a list holds for what follows."""
+    if isinstance(value, dict):
+        return [value.get(entry.name) for entry in declared.inputs[:count]]
     if not isinstance(value, list) or not value:
         return [None] * count
     if not any(isinstance(entry, list) or entry is None for entry in value):
