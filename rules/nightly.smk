@@ -1,0 +1,17 @@
+# A night: every case afresh in a folder of its own, through the same rules; then recorded, judged and shown.
+# `python -m scripts.nightly` calls both targets and ends with an exit code for each outcome.
+
+
+rule nightly:
+    input:
+        lambda wildcards: steps.results_of_night(plan),
+    run:
+        steps.nightly(plan)
+
+
+# What was suspicious, once more; `--config run=…` says of which night.
+rule nightly_again:
+    input:
+        lambda wildcards: steps.second_results_of_night(plan),
+    run:
+        steps.nightly(plan)

@@ -1,0 +1,31 @@
+"""reports/index.html and its machine-readable companions for a plain sweep: cached results, without verdicts."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scripts import closing, exports, history, history_rows, night_lock, page, summary
+from scripts.history_rows import RunFacts
+from scripts.page_data import Shown
+from scripts.plan import PlannedCase
+from scripts.summary import SummaryEntry
+
+FOLDER = Path("reports")
+NOW = "cached-results"  # stands for a run's id where the page names runs
+
+
+def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry]) -> str:
+    """Write the page and the exports of these cases; returns the closing table for the terminal."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    project = night_lock.repository(Path.cwd())
+    run = RunFacts(NOW, now, platform.node(), project.commit, project.dirty)
+    past = page.past_of(history.History(), run, judged=False, accepted=[])
+    reports = {entry.case: entry.report for entry in entries if entry.report.exists()}
+    shown = Shown(run, history_rows.rows(planned, run), judged=False, reports=reports)
+    page.write(FOLDER / "index.html", shown, past)
+    rows = [summary.row_of(entry) for entry in entries]
+    exports.write(FOLDER, rows, {}, "", now)
+    return closing.text(rows, {}, f"Page: {FOLDER / 'index.html'}, summary: {FOLDER / 'summary.md'}")
