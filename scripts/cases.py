@@ -61,6 +61,7 @@ class Case:
     settings: Settings
     family: str = ""
     tier: str = ""
+    aliases: tuple[str, ...] = ()  # former ids
     source: str = "golden"  # the form of the file: "golden", "kernelbench" or "cann_bench" (scripts/sources)
     train: bool = False  # kernelbench: whether the model is in train mode
     constants: tuple[Argument, ...] = ()  # kernelbench: numbers at the problem's top level, set to other values

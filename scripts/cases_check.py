@@ -43,6 +43,7 @@ class Checker:
         if not isinstance(operators, dict):
             return
         self._same_letters(operators, ("operators",))
+        self._aliases(operators, ("operators",))
         for name, operator in operators.items():
             at: Key = ("operators", name)
             self._note(at, names.operator_problem(name))
@@ -55,13 +56,15 @@ class Checker:
             self._golden(golden, (*at, "golden"))
         self._name(operator, "family", at)
         self._source(operator, at)
-        if keyword.iskeyword(operator.get("function", "")):
-            self._note((*at, "function"), f"{names.quote(operator['function'])} is a word of Python, not a function.")
+        function = operator.get("function")
+        if isinstance(function, str) and keyword.iskeyword(function):
+            self._note((*at, "function"), f"{names.quote(function)} is a word of Python, not a function.")
         self._finite_settings(operator, at)
         cases = operator.get("cases")
         if not isinstance(cases, dict):
             return
         self._same_letters(cases, (*at, "cases"))
+        self._aliases(cases, (*at, "cases"))
         for name, case in cases.items():
             self._note((*at, "cases", name), names.problem(name))
             if case is None or isinstance(case, dict):
@@ -201,6 +204,22 @@ class Checker:
                     "their files would collide on some file systems. Rename one."
                 )
                 self._note((*at, name), message)
+
+    def _aliases(self, mapping: dict[str, Any], at: Key) -> None:
+        """A former name must be free, or two histories would run together."""
+        taken = {name: f"is the name of {names.quote(name)} itself" for name in mapping}
+        for name, entry in mapping.items():
+            found = entry.get("aliases") if isinstance(entry, dict) else None
+            for index, alias in enumerate(found if isinstance(found, list) else ()):
+                key = (*at, name, "aliases", index)
+                if not isinstance(alias, str) or not self._sound(key):
+                    continue
+                self._note(key, names.problem(alias))
+                if alias in taken:
+                    self._note(
+                        key, f"{names.quote(alias)} {taken[alias]}. An alias is a name that is no longer in use."
+                    )
+                taken.setdefault(alias, f"is an alias of {names.quote(name)} already")
 
     def _sound(self, key: Key) -> bool:
         return key not in self._unsound

@@ -106,6 +106,7 @@ def _cases(document: dict[str, Any], overrides: dict[str, Any]) -> Iterable[Case
                 settings=_settings({**_override(inherited, case), **overrides}),
                 family=family,
                 tier=case.get("tier", ""),
+                aliases=_aliases((name, *operator.get("aliases", ())), (case_name, *case.get("aliases", ()))),
                 source=operator.get("source", "golden"),
                 train=operator.get("train", False),
                 constants=tuple(
@@ -113,6 +114,11 @@ def _cases(document: dict[str, Any], overrides: dict[str, Any]) -> Iterable[Case
                     for constant, value in case.get("constants", {}).items()
                 ),
             )
+
+
+def _aliases(operators: tuple[str, ...], cases: tuple[str, ...]) -> tuple[str, ...]:
+    """Every id that the case may have had; the first of each is its present name."""
+    return tuple(f"{operator}/{case}" for operator in operators for case in cases)[1:]
 
 
 def _override(settings: dict[str, Any], level: dict[str, Any]) -> dict[str, Any]:

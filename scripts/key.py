@@ -31,6 +31,7 @@ def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
         case="" if case.mode == "A" else case.case,  # a factory builds what its case's name says
         family="",
         tier="",
+        aliases=(),
         golden="",
         settings=_measured(case.settings),
     )
