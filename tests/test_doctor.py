@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from scripts import cli, doctor, doctor_probe
+from scripts import cli, doctor, doctor_probe, locate_output, parse_csv
 from scripts.artifacts import PerfRecord, read
 from scripts.devices import ascend, identity
 from scripts.devices.identity import DeviceIdentity, Survey
 from scripts.findings import Level
 from tests.ascend.conftest import ascend as ascend_machine  # noqa: F401
 
+ROOT = Path(__file__).resolve().parents[1]
 GIB = 2**30
 
 
@@ -238,3 +240,18 @@ def test_an_npu_that_cannot_give_kernels_is_a_problem(ascend_machine, options, l
     assert done.returncode == 1, done.stdout + done.stderr
     for line in lines:
         assert line in done.stdout
+
+
+def test_evidence_from_real_npus_still_reads_the_same(tmp_path):
+    """Folders that `goldenprof doctor --save tests/evidence/NAME` left on machines with an NPU."""
+    kept = sorted((ROOT / "tests/evidence").glob("*/*-npu-*/perf.json"))
+    if not kept:
+        pytest.skip("no evidence from an NPU under tests/evidence yet: docs/ascend.md says how to save it")
+    for number, path in enumerate(kept):
+        before = read(path, PerfRecord)
+        case_dir = tmp_path / str(number)
+        shutil.copytree(path.parent, case_dir)
+        locate_output.run(case_dir)
+        now = parse_csv.parse(case_dir)
+        assert (now.e2e_us, now.ops, now.dropped) == (before.e2e_us, before.ops, before.dropped)
+        assert not now.profile.device.stand_in

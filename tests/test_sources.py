@@ -224,6 +224,26 @@ def test_get_input_has_the_last_word_on_the_inputs() -> None:
     assert facts["inputs"] == "drawn, then changed by get_input()"
 
 
+def test_get_input_may_take_its_tensors_in_order(tmp_path: Path) -> None:
+    for name in ("proto.yaml", "cases.yaml", "golden.py"):
+        text = (FOREIGN / "cann_bench/index_pick" / name).read_text()
+        text = text.replace(
+            "def get_input(data, index, packed=None, **kwargs):", "def get_input(data, *rest, **kwargs):"
+        )
+        (tmp_path / name).write_text(
+            text.replace("    return data, torch", "    index, packed = rest\n    return data, torch")
+        )
+    _, kwargs, _, _ = call(replace(cann("index_pick", "distinct"), golden=str(tmp_path / "golden.py")))
+    assert len(kwargs["index"].unique()) == 8 and "packed" not in kwargs
+
+
+def test_with_an_entry_for_every_input_the_declared_dtypes_are_no_matter(tmp_path: Path) -> None:
+    (tmp_path / "proto.yaml").write_text((FOREIGN / "cann_bench/running_step/proto.yaml").read_text())
+    row = "{case_id: 1, input_shape: [[2], [2]], dtype: [float64, int32]}"
+    (tmp_path / "cases.yaml").write_text(f"cases:\n- {row}\n")
+    assert [tensor.dtype for tensor in cann_tables.case(tmp_path, "1").tensors if tensor] == ["float64", "int32"]
+
+
 def test_a_dtype_that_torch_does_not_have_is_skipped() -> None:
     failure = refusal(cann("index_pick", "packed"))
     assert (failure.status, "hifloat8" in failure.message) == (Status.SKIPPED, True)

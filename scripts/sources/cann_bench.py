@@ -77,12 +77,14 @@ class CannBenchSource:
     def _prepared(self, prepare: Callable[..., Any], inputs: dict[str, Any]) -> list[Any]:
         """What `get_input` makes of the inputs and attributes: values in the order of the golden's tensors."""
         make_inputs.seed_everything(self.case.settings.seed)
-        given = {**self.table.attributes, **inputs}
-        signature = inspect.signature(prepare)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
-            given = {name: value for name, value in given.items() if name in signature.parameters}
+        parameters = inspect.signature(prepare).parameters
+        kinds = {parameter.kind for parameter in parameters.values()}
+        positional = list(inputs.values()) if inspect.Parameter.VAR_POSITIONAL in kinds else []
+        given = dict(self.table.attributes) if positional else {**self.table.attributes, **inputs}
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            given = {name: value for name, value in given.items() if name in parameters}
         try:
-            made = prepare(**given)
+            made = prepare(*positional, **given)
         except Exception as error:
             raise loading.failure(Path(self.case.golden), "get_input() failed", error) from error
         self.facts["inputs"] = "drawn, then changed by get_input()"

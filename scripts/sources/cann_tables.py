@@ -156,13 +156,16 @@ def _case(name: str, row: dict[str, Any], declared: CannProto, path: Path) -> Ca
     types = _per_input(row.get("dtype"), len(shapes), f"{where}: dtype")
     ranges = _ranges(row.get("value_range"), declared, len(shapes))
     entries = zip(declared.inputs, shapes, types, ranges, strict=False)
-    found = [_tensor(where, *entry) for entry in entries]
+    # With an entry for every input nothing can have slipped; with fewer, a dtype that does not fit shows it.
+    found = [_tensor(where, len(shapes) < len(declared.inputs), *entry) for entry in entries]
     texts = [key for key, kind in declared.attributes.items() if kind.casefold() in ("str", "string")]
     attributes = {str(key): value if key in texts else _value(value) for key, value in (row.get("attrs") or {}).items()}
     return CannCase(name, (*found, *(None for _ in declared.inputs[len(found) :])), attributes)
 
 
-def _tensor(where: str, declared: CannInput, shape: Any, dtype: Any, value_range: Any) -> CannTensor | None:
+def _tensor(
+    where: str, check: bool, declared: CannInput, shape: Any, dtype: Any, value_range: Any
+) -> CannTensor | None:
     if shape is None:
         return None
     nested = isinstance(shape, list) and bool(shape) and all(isinstance(part, list) for part in shape)
@@ -174,20 +177,20 @@ def _tensor(where: str, declared: CannInput, shape: Any, dtype: Any, value_range
     return CannTensor(
         name=declared.name,
         shapes=tuple(tuple(part) for part in shapes),
-        dtype=_dtype(where, declared, dtype),
+        dtype=_dtype(where, declared, dtype, check),
         is_list=declared.is_list or nested,
         ranges=_limits(f"{where}: the value_range of {declared.name}", value_range, len(shapes)),
     )
 
 
-def _dtype(where: str, declared: CannInput, dtype: Any) -> str:
+def _dtype(where: str, declared: CannInput, dtype: Any, check: bool) -> str:
     """torch's name of the dtype; one that torch does not have stays as it is."""
     if isinstance(dtype, list):
         if len(set(dtype)) != 1:
             raise ConfigError(f"{where}: {declared.name} has the dtypes {dtype}. A list of tensors has one.")
         dtype = dtype[0]
     known = dtypes.alias(str(dtype)) or str(dtype)
-    if known in dtypes.DTYPES and declared.dtypes and not {str(dtype), known} & set(declared.dtypes):
+    if check and known in dtypes.DTYPES and declared.dtypes and not {str(dtype), known} & set(declared.dtypes):
         raise ConfigError(
             f"{where}: entry {declared.name} is {dtype}, and proto.yaml allows {', '.join(declared.dtypes)} there. "
             "Entries are in the order of proto.yaml's inputs: mark each optional one that is left out with null."
