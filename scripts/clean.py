@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.errors import ConfigError
+from scripts.formatting import plural
 from scripts.list_cases import add_plan_options, load_plan, table
 
 PROF = Path("prof")
@@ -64,7 +65,8 @@ def main(options: argparse.Namespace) -> int:
         for orphan in chosen:
             remove(orphan)
     print(
-        f"\n{len(chosen)} folders, {size(sum(orphan.nbytes for orphan in chosen))}. {_advice(options, found, chosen)}"
+        f"\n{plural(len(chosen), 'folder')}, {size(sum(orphan.nbytes for orphan in chosen))}. "
+        f"{_advice(options, found, chosen)}"
     )
     return 0
 

@@ -24,6 +24,7 @@ import yaml
 
 from scripts import artifacts, names
 from scripts.errors import ConfigError
+from scripts.formatting import plural
 from scripts.plan import ROOT
 from scripts.sources import cann_tables
 
@@ -90,8 +91,11 @@ def main(options: argparse.Namespace) -> int:
     for taken in findings.found:
         if taken.missing:
             print(f"will be skipped: {taken.file}: {', '.join(taken.missing)} is not installed", file=sys.stderr)
-    others = f"; {findings.others} other Python files have none of the known forms" if findings.others else ""
-    print(f"{len(findings.found)} operators found, {len(findings.not_taken)} not taken{others}.", file=sys.stderr)
+    others = f"; of no known form: {plural(findings.others, 'other Python file')}" if findings.others else ""
+    print(
+        f"{plural(len(findings.found), 'operator')} found, {len(findings.not_taken)} not taken{others}.",
+        file=sys.stderr,
+    )
     if not findings.found:
         return 1
     text = document(findings.found, Path.cwd())

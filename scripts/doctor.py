@@ -23,6 +23,7 @@ from scripts import locks
 from scripts.devices import ascend, identity
 from scripts.errors import ConfigError
 from scripts.findings import Finding, Level, ok, problem, warning
+from scripts.formatting import plural
 from scripts.plan import ROOT
 
 LEAST_PYTHON = (3, 11)
@@ -55,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
         (options.save / "doctor.txt").write_text("".join(f"{finding}\n" for finding in found), encoding="utf-8")
         print(f"\nSaved in {options.save}.")
     counts = [sum(finding.level is level for finding in found) for level in (Level.PROBLEM, Level.WARNING)]
-    print(f"\n{counts[0]} problems, {counts[1]} warnings.")
+    print(f"\n{plural(counts[0], 'problem')}, {plural(counts[1], 'warning')}.")
     return 1 if counts[0] else 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from scripts import artifacts, failures
 from scripts.artifacts import FailureRecord
 from scripts.errors import ArtifactError
+from scripts.formatting import plural
 from scripts.plan import SELECTION_KEYS, Plan, PlannedCase
 
 HEADER = ("case", "tier", "cached", "status", "key")
@@ -60,7 +61,7 @@ def main(options: argparse.Namespace) -> int:
     for row in table(HEADER, [astuple(entry) for entry in lines]):
         print(row)
     counts = ", ".join(f"{count} {status}" for status, count in Counter(entry.status for entry in lines).most_common())
-    print(f"\n{len(lines)} cases: {counts}")
+    print(f"\n{plural(len(lines), 'case')}: {counts}")
     return 0
 
 

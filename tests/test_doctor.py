@@ -196,7 +196,7 @@ def test_exit_code_1_only_for_problems(monkeypatch, capsys):
     warned = [doctor.cores(1, "cpu"), doctor.python((3, 11))]
     monkeypatch.setattr(doctor, "findings", lambda device, run, save: iter(warned))
     assert cli.main(["doctor"]) == 0
-    assert "0 problems, 1 warnings" in capsys.readouterr().out
+    assert "0 problems, 1 warning." in capsys.readouterr().out
     monkeypatch.setattr(doctor, "findings", lambda device, run, save: iter([doctor.disk(0)]))
     assert cli.main(["doctor"]) == 1
 

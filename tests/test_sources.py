@@ -225,14 +225,15 @@ def test_get_input_has_the_last_word_on_the_inputs() -> None:
 
 
 def test_get_input_may_take_its_tensors_in_order(tmp_path: Path) -> None:
+    changes = {
+        "def get_input(data, index, packed=None, **kwargs):": "def get_input(data, *rest, **kwargs):",
+        "    return data, torch": "    index, packed = rest\n    return data, torch",
+    }
     for name in ("proto.yaml", "cases.yaml", "golden.py"):
         text = (FOREIGN / "cann_bench/index_pick" / name).read_text()
-        text = text.replace(
-            "def get_input(data, index, packed=None, **kwargs):", "def get_input(data, *rest, **kwargs):"
-        )
-        (tmp_path / name).write_text(
-            text.replace("    return data, torch", "    index, packed = rest\n    return data, torch")
-        )
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        (tmp_path / name).write_text(text)
     _, kwargs, _, _ = call(replace(cann("index_pick", "distinct"), golden=str(tmp_path / "golden.py")))
     assert len(kwargs["index"].unique()) == 8 and "packed" not in kwargs
 
@@ -560,5 +561,5 @@ def test_a_folder_without_operators_ends_with_1(tmp_path: Path, capsys: pytest.C
     (tmp_path / "broken.py").write_text("def (\n")
     assert discovered(tmp_path) == 1
     shown = capsys.readouterr().err
-    assert "broken.py: is not Python" in shown and "1 other Python files" in shown
+    assert "broken.py: is not Python" in shown and "of no known form: 1 other Python file" in shown
     assert discovered(tmp_path / "gone") == 1
