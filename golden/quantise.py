@@ -109,7 +109,7 @@ def round_hifloat8(x: torch.Tensor) -> torch.Tensor:
     bits = (size <= 3).int() + (size <= 7).int() + (size <= 15).int()
     step = ((exponent - bits + 127) << 23).view(torch.float32)
     magnitude = (torch.floor(x.abs() / step + 0.5) * step).clamp(max=HIF8_MAX)
-    return torch.copysign(magnitude, x)
+    return magnitude * torch.sign(x)
 
 
 def quantise_hifloat8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
