@@ -1,7 +1,8 @@
 """Writing the folder and the CSV columns of the Ascend profiler from torch.profiler's own events.
 
-`<host>_<pid>_<time>_ascend_pt/ASCEND_PROFILER_OUTPUT/{kernel_details,op_statistic,step_trace_time}.csv` and
-`profiler_info.json`, with the names that Ascend's tools look for; columns that only an NPU has are absent.
+`<host>_<pid>_<time>_ascend_pt/ASCEND_PROFILER_OUTPUT/{kernel_details,op_statistic,step_trace_time}.csv`,
+`trace_view.json` beside them and `profiler_info.json`, with the names that Ascend's tools look for; columns that only
+an NPU has are absent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.devices import timeline
 
 COLUMNS = (
     "Step Id",
@@ -82,7 +85,7 @@ def new_folder(parent: Path) -> Path:
 
 
 def write(folder: Path, events: list[KernelEvent], statistics: Iterable[OpStatistic], info: dict) -> None:
-    """Write the capture's CSV files and profiler_info.json; no kernel_details.csv when there is no kernel."""
+    """Write the capture's files; profiler_info.json alone when there is no kernel."""
     (folder / "profiler_info.json").write_text(json.dumps(info, indent=4))
     output = folder / "ASCEND_PROFILER_OUTPUT"
     events = sorted(events, key=lambda event: event.start_ns)
@@ -90,6 +93,7 @@ def write(folder: Path, events: list[KernelEvent], statistics: Iterable[OpStatis
         _write_rows(output / "kernel_details.csv", COLUMNS, _kernel_rows(events))
         _write_statistics(output / "op_statistic.csv", statistics)
         _write_steps(output / "step_trace_time.csv", events)
+        timeline.write(output / "trace_view.json", events)
 
 
 def _kernel_rows(events: list[KernelEvent]) -> Iterable[list[object]]:
