@@ -378,11 +378,12 @@ def test_what_a_file_fixed_is_put_on_another_device() -> None:
     opened = sources.open_source(case_of("golden", "optional_npu_golden.py", "few_rows"), (ROOT,))
     opened.golden.module.TABLE = torch.ones(2)
     opened.golden.module.MY_DEVICE = torch.device("cpu")
-    opened.golden.module.NAME = "npu"  # no device by its name
+    opened.golden.module.HOST = torch.device("cpu")  # no device by its name, and neither is
+    opened.golden.module.NAME = "npu"
     opened.function(torch.device("meta"))
     assert opened.golden.module.TABLE.device.type == "meta"
     assert torch.device("meta") == opened.golden.module.MY_DEVICE
-    assert opened.golden.module.NAME == "npu"
+    assert opened.golden.module.NAME == "npu" and torch.device("cpu") == opened.golden.module.HOST
     assert opened.facts["rebound"] == "TABLE: cpu → meta, MY_DEVICE: cpu → meta"
 
 

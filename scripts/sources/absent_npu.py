@@ -16,7 +16,7 @@ import torch
 
 from scripts.devices import identity
 
-DEVICE_TEXT = re.compile(r"(npu|cuda)(:\d+)?")
+DEVICE_TEXT = re.compile(r"cpu|(npu|cuda)(:\d+)?")
 STAND_IN = "Stands in for torch_npu, which is not installed."
 WANTS_NPU = re.compile(r"\bnpu\b|torch_npu", re.IGNORECASE)
 
@@ -87,11 +87,13 @@ def rebind(module: ModuleType, device: torch.device) -> str:
 
 
 def _replaced(name: str, value: Any, device: torch.device) -> Any:
-    if isinstance(value, torch.device):
+    """`value`, or what stands for it on `device`; a CPU that is not called a device is meant as the host."""
+    called_device = "dev" in name.casefold()
+    if isinstance(value, torch.device) and (called_device or value.type != "cpu"):
         return value if value == device else device
     if isinstance(value, torch.Tensor):
         return value if value.device == device else value.to(device)
-    if isinstance(value, str) and "dev" in name.casefold() and DEVICE_TEXT.fullmatch(value):
+    if isinstance(value, str) and called_device and DEVICE_TEXT.fullmatch(value):
         return value if value == str(device) else str(device)
     return value
 
