@@ -6,8 +6,8 @@ length L sees its first L - (s1 - 1 - i) tokens.
 Shapes: query [B, s1, N, D], query_rope [B, s1, N, Dr]; key [blocks, 1, block_size, D], key_rope [blocks, 1, block_size,
 Dr]; block_table [B, width] int32, -1 beyond the pages in use; kv_actual_seqs [B] int32, s1 <= length. Output [B, s1, N,
 D] in query's dtype. Computed in float32; scale defaults to (D + Dr)^-0.5.
-Source: DeepSeek V2 (2024), section 2.1. Chosen: the scale counts latent and rope channels (576), as the catalogued
-shapes do; a model would count the channels before the absorption.
+Source: DeepSeek V2 (2024), section 2.1. Chosen: the scale counts latent and rope channels (576), as the published
+kernel does; a model would count the channels before the absorption.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ head serves Nv / Nqk neighbouring value heads.
 Shapes: query, key [T, Nqk, K]; value [T, Nv, V]; beta [T, Nv], in 0 … 1; gate [T, Nv], log decay, <= 0; states
 [B, Nv, K, V]; act_seq_len [B + 1] int32, cumulative from 0, sequences not empty. Outputs: o [T, Nv, V] and the final
 states [B, Nv, K, V], float32, new tensors. q and k are L2-normalised first. Computed in float32.
-Source: Yang et al. 2024, gated delta networks; shapes of Qwen3-Next. Chosen: scale 1, as the catalogued formula has
+Source: Yang et al. 2024, gated delta networks; shapes of Qwen3-Next. Chosen: scale 1, as the published formula has
 none; models use K^-0.5. The kernel's helper masks are no inputs here. The sequences' lengths are read once, which
 synchronises.
 """

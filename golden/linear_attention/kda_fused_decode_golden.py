@@ -6,7 +6,7 @@ Formula: g' = g, or -exp(a_log) softplus(g + dt_bias) where these are given; the
 Shapes: q, k [B, 1, H, K]; v [B, 1, H, V]; g [B, 1, H, K] float32; beta [B, 1, H] float32, in 0 … 1; state [B, H, V, K]
 float32; a_log [H] and dt_bias [H, K] or None. Outputs: o [B, 1, H, V] in q's dtype, and state. Computed in float32;
 scale defaults to K^-0.5.
-Source: Kimi Linear 2025. Chosen: without a_log the gate is the log decay itself, because the catalogued inputs are.
+Source: Kimi Linear 2025. Chosen: without a_log the gate is the log decay itself, as in the P0 case.
 """
 
 from __future__ import annotations

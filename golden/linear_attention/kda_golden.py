@@ -6,7 +6,7 @@ Shapes: q, k [B, T, H, K]; v [B, T, HV, V]; g [B, T, HV, K], log decay; beta [B,
 [B, HV, K, V] float32. Outputs: o [B, T, HV, V] in q's dtype, final_state [B, HV, K, V] float32, a new tensor. Computed
 in float32; scale defaults to K^-0.5.
 Source: Kimi Linear 2025. Chosen: q and k come normalised, because with longer keys the rule diverges; gates of both
-signs are allowed, as in the catalogued case (randn * 0.1).
+signs are allowed, as in the published test (0.1 * randn).
 """
 
 from __future__ import annotations
