@@ -21,6 +21,8 @@ from scripts.errors import ArtifactError
 from scripts.status import Status
 
 SCHEMA_VERSION = 1
+# The cheap files that are made from a precious one.
+MADE_FROM = {"profile.json": ("output.json", "perf.json"), "output.json": ("perf.json",)}
 
 
 @dataclass(frozen=True)
@@ -285,7 +287,7 @@ def read(path: Path, record_type: type[T]) -> T:
     """
     again = f"Remove {path.parent} and run the case again."
     try:
-        raw = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+        raw = _fields(path)
         version = msgspec.json.decode(raw.pop("schema_version", b"null"))
         kind = msgspec.json.decode(raw.pop("kind", b"null"))
         if version != SCHEMA_VERSION or kind != record_type.kind:  # type: ignore[attr-defined]
@@ -300,6 +302,33 @@ def read(path: Path, record_type: type[T]) -> T:
         ) from error
     except (msgspec.MsgspecError, OSError) as error:
         raise ArtifactError(f"{path} cannot be read as {record_type.__name__}: {error}. {again}") from error
+
+
+def _fields(path: Path) -> dict[str, msgspec.Raw]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ArtifactError(
+            f"{path} cannot be read: it holds no JSON ({error}). Remove it and run again.", damaged=path
+        ) from error
+
+
+def set_aside(error: ArtifactError) -> str:
+    """Take a damaged file, and what was made from it, out of the way of the next run; the error's text for the user.
+
+    The file itself is kept as `<name>.damaged`.
+    """
+    path = error.damaged
+    if path is None:
+        return str(error)
+    kept = path.with_name(f"{path.name}.damaged")
+    try:
+        os.replace(path, kept)
+        for name in MADE_FROM.get(path.name, ()):
+            path.with_name(name).unlink(missing_ok=True)
+    except OSError as trouble:
+        return f"{error} (Tried: {trouble}.)"
+    return f"{error} (Done: it is now {kept.name}.)"
 
 
 def _umask() -> int:

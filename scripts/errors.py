@@ -10,6 +10,8 @@ Every message is a sentence: what happened, where, what is allowed, what to do n
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from scripts.status import Status
 
 
@@ -22,7 +24,14 @@ class ConfigError(GoldenprofError):
 
 
 class ArtifactError(GoldenprofError):
-    """A file of the pipeline is missing, damaged or of another schema version."""
+    """A file of the pipeline is missing, damaged or of another schema version.
+
+    `damaged` is its path when it holds nothing that any version could have written, as after a power cut.
+    """
+
+    def __init__(self, message: str, damaged: Path | None = None) -> None:
+        super().__init__(message)
+        self.damaged = damaged
 
 
 class CaseFailure(GoldenprofError):

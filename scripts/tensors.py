@@ -27,7 +27,8 @@ def draw(spec: TensorSpec, seed: int, name: str) -> torch.Tensor:
     """
     generator = torch.Generator().manual_seed(_seed(seed, name))
     dtype = getattr(torch, spec.dtype)
-    return _RECIPES[(init := inits.parse(spec.init)).kind](spec.shape, dtype, init.numbers, generator)
+    with torch.device("cpu"):  # whatever default the golden's file has set
+        return _RECIPES[(init := inits.parse(spec.init)).kind](spec.shape, dtype, init.numbers, generator)
 
 
 def _seed(seed: int, name: str) -> int:
@@ -246,7 +247,7 @@ def load(path: Path) -> tuple[tuple[Any, ...], dict[str, Any]]:
     except FileNotFoundError as error:
         raise ArtifactError(f"{path} is missing; the step make_inputs draws it again.") from error
     except Exception as error:  # torch raises RuntimeError, UnpicklingError, EOFError, KeyError … for a damaged file
-        raise ArtifactError(f"{path} cannot be read: {error}. Remove it and run the case again.") from error
+        raise ArtifactError(f"{path} cannot be read: {error}. Remove it and run again.", damaged=path) from error
 
 
 def check_leaves(args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> None:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from snakemake.exceptions import SpawnedJobError, WorkflowError
 
-from scripts import failures, peaks
-from scripts.errors import CaseFailure, GoldenprofError
+from scripts import artifacts, failures, peaks, stale_locks
+from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import CACHE, Plan, PlannedCase, code_digest
 from scripts.warm import protocol
 
@@ -43,7 +43,9 @@ class StepFailed(SpawnedJobError):
 def begin(config: Mapping[str, Any]) -> Plan:
     """Read the configuration and plan the run; a mistake in it ends the workflow with its sentence."""
     protocol.begin_session()
-    return _explained(lambda: Plan.load(config))
+    plan = _explained(lambda: Plan.load(config))
+    stale_locks.join()
+    return plan
 
 
 def saved(plan: Plan, root: str = CACHE) -> str:
@@ -219,8 +221,9 @@ def _step(plan: Plan, wildcards: Any, name: str, log: str, work: Callable[[Plann
         print(text, file=sys.stderr, flush=True)
         raise StepFailed(f"{planned.case.id}: {failure.status}") from None
     except GoldenprofError as error:
-        print(error, file=sys.stderr, flush=True)
-        raise StepFailed(str(error)) from None
+        text = _healed(error)
+        print(text, file=sys.stderr, flush=True)
+        raise StepFailed(text) from None
     failures.clear(planned)
 
 
@@ -229,4 +232,9 @@ def _explained(work: Callable[[], T]) -> T:
     try:
         return work()
     except GoldenprofError as error:
-        raise ConfigurationError(str(error)) from None
+        raise ConfigurationError(_healed(error)) from None
+
+
+def _healed(error: GoldenprofError) -> str:
+    """The error's text; a damaged artifact is put out of the way of the next run."""
+    return artifacts.set_aside(error) if isinstance(error, ArtifactError) else str(error)
