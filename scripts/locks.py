@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from scripts.errors import CaseFailure
+from scripts.status import Status
+
 _held: set[int] = set()
 
 
@@ -42,11 +45,31 @@ def hold(name: str, *, shared: bool = False, waiting: Callable[[], None] = lambd
         except BlockingIOError:
             waiting()
             fcntl.flock(descriptor, mode)
+        own = os.fstat(descriptor)
         yield
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        _let_go(name, descriptor, own)
     finally:
         _held.discard(descriptor)
-        os.close(descriptor)
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass  # whoever closed it has given the lock away
+
+
+def _let_go(name: str, descriptor: int, own: os.stat_result) -> None:
+    """Unlock. Only the process itself can have lost its lock: by closing a descriptor that it does not know."""
+    try:
+        if os.path.samestat(own, os.fstat(descriptor)):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            return
+    except OSError:
+        pass
+    raise CaseFailure(
+        Status.GOLDEN_FAILED,
+        f"The lock of {name} was lost in the middle of the measurement, since the golden closed a file descriptor of "
+        "its process that it had not opened; another process may have used the device meanwhile.",
+        "Let the golden close only what it opens (`os.closerange` and the like have no place in it).",
+    )
 
 
 def _open(name: str) -> int:

@@ -30,6 +30,7 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...]) -> None:
 
     Raises CaseFailure when the golden or its factory cannot be used or the inputs do not fit into memory.
     """
+    case_dir = case_dir.resolve()  # a golden may change the working directory
     source = sources.open_source(case, roots)
     args, kwargs = source.arguments()
     names = source.parameters

@@ -7,6 +7,7 @@ but the golden stays outside its region. Imports torch.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,7 +42,9 @@ def noise_of(settings: Settings, device: Device) -> Noise:
 @lru_cache(maxsize=2)
 def cpu_noise(elements: int) -> torch.Tensor:
     """The CPU's noise buffer, (elements,) float32; the warm parent fills it once and its children share the pages."""
-    block = torch.randn(min(elements, CPU_BLOCK), generator=torch.Generator().manual_seed(0))
+    block = torch.randn(
+        min(elements, CPU_BLOCK), dtype=torch.float32, device="cpu", generator=torch.Generator().manual_seed(0)
+    )
     return block.repeat(math.ceil(elements / block.numel()))[:elements]
 
 
@@ -67,6 +70,7 @@ class Measurement:
     flops: int | None = None  # of one call; see scripts/call_work.py
     bytes_moved: int | None = None
     wall_ns: list[int] = field(default_factory=list)
+    process: int = field(default_factory=os.getpid)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor argument by its name."""
@@ -152,14 +156,17 @@ class Measurement:
     def _call(self, where: str) -> Any:
         try:
             return self.function(*self.args, **self.kwargs)
-        except Exception as error:
+        except BaseException as error:  # `sys.exit()` too
             raise GoldenCrash(self.function.__name__, where, error) from error
+        finally:
+            if os.getpid() != self.process:  # the golden forked, and its child came back with it
+                os._exit(0)
 
 
 class GoldenCrash(Exception):
     """The golden raised; `error` is what it raised."""
 
-    def __init__(self, function: str, where: str, error: Exception) -> None:
+    def __init__(self, function: str, where: str, error: BaseException) -> None:
         super().__init__(f"{function} raised {type(error).__name__} in {where}: {error}")
         self.error = error
 

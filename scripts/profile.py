@@ -46,6 +46,8 @@ def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None
 
 def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> bool:
     """All of `run` that needs the device; True when `analyse` is to follow, best after this process has ended."""
+    command = _command(case_dir)
+    case_dir, into = case_dir.resolve(), into and into.resolve()  # a golden may change the working directory
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     args, kwargs = tensors.load(case_dir / "inputs.pt")
     target = into or case_dir
@@ -59,7 +61,7 @@ def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | 
     if not to_analyse:
         phase("finishing")
         capture = device.finish(capture)
-    record = _record(inputs, case_dir, target, info, device, measured, capture, walls)
+    record = _record(inputs, command, info, device, measured, capture, walls)
     artifacts.write(target / (COLLECTED if to_analyse else "profile.json"), record)
     if into is None and not to_analyse:
         _drop_inputs(case_dir, inputs.case.settings.keep_inputs)
@@ -155,8 +157,7 @@ def _clear(target: Path) -> None:
 
 def _record(
     inputs: InputsRecord,
-    case_dir: Path,
-    target: Path,
+    command: str,
     info: DeviceInfo,
     device: Device,
     measured: Measurement,
@@ -188,7 +189,7 @@ def _record(
         versions={"python": platform.python_version(), **identity.resolve(settings.device).versions},
         environment=environment(),
         settings={**msgspec.to_builtins(settings), **inputs.facts},
-        command=_command(case_dir),
+        command=command,
         expected_level=device.level,
         warnings=device.warnings(),
         flops=measured.flops,
