@@ -157,8 +157,8 @@ def diagnose_exit(return_code: int) -> Advice:
         return Advice(
             "exit",
             f"The golden, or something it calls, ended the process with exit code {return_code} (`os._exit` or "
-            "`sys.exit`) before the measurement was over.",
-            "Remove the call that ends the process; a golden returns its result or raises.",
+            "`sys.exit`) before the measurement was over, or closed file descriptors that it had not opened.",
+            "Remove the call that ends the process or closes them; a golden returns its result or raises.",
         )
     name = _signal_name(-return_code)
     if -return_code == signal.SIGKILL:

@@ -25,8 +25,8 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
         key=planned.key,
         step=step,
         status=failure.status,
-        message=failure.message,
-        advice=failure.advice,
+        message=_encodable(failure.message),
+        advice=_encodable(failure.advice),
         log=str(log),
         command=f"snakemake -j1 {planned.target}",
     )
@@ -36,6 +36,11 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
     with log.open("a", encoding="utf-8", errors="replace") as file:
         file.write(text + "\n")
     return text
+
+
+def _encodable(text: str) -> str:
+    """`text` with halves of surrogate pairs written out: an exception may hold bytes that are no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def clear(planned: PlannedCase) -> None:

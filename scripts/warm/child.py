@@ -10,56 +10,92 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
-from scripts import make_inputs, measure_peaks, profile
-from scripts.errors import CaseFailure, GoldenprofError
+from scripts import artifacts, make_inputs, measure_peaks, profile
+from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import ROOT, PlannedCase
 from scripts.status import Status
 from scripts.warm import protocol
 from scripts.warm.protocol import Message
 
 PR_SET_PDEATHSIG = 1
+LONGEST_TEXT = 50_000  # characters of a message: an exception may hold a whole tensor; the log has all of it
 
 
-def run(step: str, planned: PlannedCase, log: Path, pipe: int, environment: dict[str, str]) -> None:
-    """Do the step and end the process; nothing of the parent's state but its imports is used."""
-    _detach(log, environment, fresh=step != "analyse")
+def run(step: str, planned: PlannedCase, output: int, pipe: int, environment: dict[str, str]) -> NoReturn:
+    """Do the step, printing into `output`, tell `pipe` how it ended, and end the process.
 
-    def tell(message: Message) -> None:
-        os.write(pipe, protocol.encode(message))
-
+    Nothing of the parent's state but its imports is used. The golden may have closed or replaced anything that is used
+    after it: no way leads back from here.
+    """
     try:
+        _detach(output, environment)
+
+        def tell(message: Message) -> None:
+            try:
+                os.write(pipe, protocol.encode(replace(message, text=message.text[:LONGEST_TEXT])))
+            except OSError as error:
+                _say(f"The result cannot be told, because the golden closed a descriptor of its process: {error}")
+                os._exit(1)
+
         tell(_result(step, planned, lambda phase: tell(Message("phase", phase))))
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(0)
+    finally:
+        os._exit(1)
 
 
-def _detach(log: Path, environment: dict[str, str], fresh: bool) -> None:
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when `parent` ends, which may have happened already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _detach(output: int, environment: dict[str, str]) -> None:
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if fresh else 0), 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (descriptor, 1), (descriptor, 2)):
+    for source, target in ((null, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
-    os.close(descriptor)
+    os.close(output)
     os.close(null)
-    # New objects: the golden's prints and the native code's writes then share one file in the order they were made.
+    # New objects: the golden's prints and the native code's writes then share one log in the order they were made.
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     faulthandler.enable(file=sys.stderr)
+    _die_first()
+
+
+def _die_first() -> None:
+    """Of all processes, the one that a golden has filled with tensors is to be killed when memory runs out."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    except OSError:
+        pass  # not every container allows it
+
+
+def _say(text: str) -> None:
+    """Write a line into the log, after what the golden has printed, whatever the golden made of its streams."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    try:
+        os.write(2, f"{text}\n".encode(errors="replace"))
+    except OSError:
+        pass
 
 
 def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Message:
     started = time.monotonic()
-    print(f"{step} of {planned.case.id}, key {planned.key}", flush=True)
+    _say(f"{step} of {planned.case.id}, key {planned.key}")
     roots = (ROOT, Path.cwd())
     then = ""
     try:
@@ -73,22 +109,25 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
         else:
             profile.analyse(planned.folder, phase)
     except CaseFailure as failure:
-        traceback.print_exc()
+        _say(traceback.format_exc())
         return Message("result", failure.message, failure.status, failure.advice)
+    except ArtifactError as error:
+        _say(traceback.format_exc())
+        return Message("result", artifacts.set_aside(error), Status.PROFILER_FAILED, "The log has the whole traceback.")
     except (GoldenprofError, OSError, MemoryError) as error:
-        traceback.print_exc()
+        _say(traceback.format_exc())
         return Message(
             "result", f"{type(error).__name__}: {error}", Status.PROFILER_FAILED, "The log has the whole traceback."
         )
     except BaseException as error:  # SystemExit, KeyboardInterrupt of the golden, or a fault of this program
-        traceback.print_exc()
+        _say(traceback.format_exc())
         return Message(
             "result",
             f"{step} ended with {type(error).__name__}: {error}",
             _blame(error),
             "The log has the whole traceback.",
         )
-    print(f"{step} took {time.monotonic() - started:.3f} s", flush=True)
+    _say(f"{step} took {time.monotonic() - started:.3f} s")
     return Message("result", status=Status.OK, then=then)
 
 

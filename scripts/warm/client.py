@@ -23,6 +23,8 @@ sys.path.insert(0, str(ROOT))
 from scripts.warm import protocol  # noqa: E402
 from scripts.warm.protocol import Answer, Request  # noqa: E402
 
+MOST_DEATHS = 2  # of the warm parent, over one job
+MOST_MISSED = 20  # requests that no warm parent has read
 START_TIMEOUT_S = 30.0  # until the warm parent listens, which it does before it imports torch
 SERVER_LOG = Path(".snakemake/goldenprof/warm.log")
 
@@ -30,12 +32,16 @@ SERVER_LOG = Path(".snakemake/goldenprof/warm.log")
 def main() -> int:
     """Ask, wait, print, and end with the step's exit code."""
     request = _arguments()
-    for _attempt in range(2):
-        answer = _ask(request)
+    deaths = missed = 0
+    while deaths < MOST_DEATHS and missed < MOST_MISSED:
+        answer, heard = _ask(request)
         if answer is not None:
             if answer.text:
                 print(answer.text, file=sys.stderr)
             return answer.exit_code
+        deaths += heard
+        missed += not heard
+        time.sleep(0.05)
     return _record_lost_parent(request)
 
 
@@ -49,16 +55,21 @@ def _arguments() -> Request:
     return Request(options.step, options.plan, options.case, options.log)
 
 
-def _ask(request: Request) -> Answer | None:
-    """The warm parent's answer; None when it died before it gave one."""
+def _ask(request: Request) -> tuple[Answer | None, bool]:
+    """The warm parent's answer, None when it died before it gave one; and whether it had heard the request at all.
+
+    A child that was just forked holds its parent's listener for a moment, and nobody listens when the parent has died.
+    """
+    line, heard = b"", False
     try:
         with _connect() as connection:
             connection.sendall(protocol.encode(request))
             with connection.makefile("rb") as lines:
+                heard = lines.readline() == protocol.HEARD
                 line = lines.readline()
-    except (ConnectionError, BrokenPipeError):
-        return None
-    return Answer(**json.loads(line)) if line.endswith(b"\n") else None
+    except ConnectionError:
+        pass
+    return (Answer(**json.loads(line)) if line.endswith(b"\n") else None), heard
 
 
 def _connect() -> socket.socket:

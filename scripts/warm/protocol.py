@@ -6,10 +6,13 @@ import json
 import os
 import platform
 import tempfile
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SESSION_VARIABLE = "GOLDENPROF_SESSION"
+HEARD = b"\n"  # what a warm parent says as soon as it has read a request; the answer follows
+LONGEST_PLACE = 60  # characters: the address of a unix socket has room for 107 in all
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,15 @@ def _alive(pid: str) -> bool:
 
 
 def socket_path(name: str) -> Path:
-    """Where the warm parent of a session listens: in a folder that only this user can enter."""
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), f"goldenprof-{os.getuid()}")
+    """Where the warm parent of a session listens: in a folder that only this user can enter.
+
+    Containers that share the folder count their processes each for itself, so that a session's pid alone is no name.
+    """
+    place = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    apart = zlib.crc32(f"{platform.node()} {os.readlink('/proc/self/ns/pid')}".encode())
+    folder = Path(place if len(place) <= LONGEST_PLACE else "/tmp", f"goldenprof-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise SystemExit(f"{folder} must belong to you alone (mode 0700): remove it and run again.")
-    return folder / f"{session_pid(name)}.sock"
+    return folder / f"{session_pid(name)}-{apart:08x}.sock"

@@ -2,11 +2,13 @@
 
 It is single-threaded and never touches a device: a process that has used several threads, or an NPU, cannot be forked
 safely. It watches the process it works for, its clients and its children, and leaves nothing behind:
-a client that goes away takes its child with it, and when the session ends everything does.
+a client that goes away takes its child with it, and when the session ends everything does. What a child prints comes
+through a pipe (output.py); what goes wrong with one request is that request's answer, and never the parent's end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -15,8 +17,10 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 ENVIRONMENT = dict(os.environ)
 # One thread before anything is imported: GNU OpenMP hangs in a forked child whose parent used several.
@@ -28,6 +32,7 @@ from scripts.errors import CaseFailure  # noqa: E402
 from scripts.plan import PlannedCase  # noqa: E402
 from scripts.status import Status  # noqa: E402
 from scripts.warm import protocol  # noqa: E402
+from scripts.warm.output import PIPE_BYTES, Output  # noqa: E402
 from scripts.warm.protocol import Answer, Message, Request  # noqa: E402
 
 IDLE_S = float(ENVIRONMENT.get("GOLDENPROF_IDLE_S", "120"))
@@ -45,6 +50,7 @@ class Job:
     pid: int
     pidfd: int
     pipe: int
+    output: Output
     phase: str = "starting"
     deadline: float = 0.0  # monotonic; 0 while no time counts
     received: bytes = b""
@@ -83,7 +89,11 @@ class Server:
         self.ended = True
 
     def _accept(self) -> None:
-        client, _ = self.listener.accept()
+        try:
+            client, _ = self.listener.accept()
+        except OSError:  # no descriptor is free: one is when a job ends
+            time.sleep(0.05)
+            return
         self.selector.register(client, selectors.EVENT_READ, lambda: self._read_request(client))
 
     def _read_request(self, client: socket.socket) -> None:
@@ -93,27 +103,57 @@ class Server:
             client.close()
             return
         self.last_used = time.monotonic()
-        request = Request(**json.loads(line))
-        planned = plan.read_saved(Path(request.plan))[request.case]
-        _warm_up(planned)
-        self._fork(request, request.step, planned, client)
+        try:
+            client.sendall(protocol.HEARD)
+            request = Request(**json.loads(line))
+            planned = plan.read_saved(Path(request.plan))[request.case]
+            _warm_up(planned)
+            self._fork(request, request.step, planned, client)
+        except Exception as error:  # a plan that was removed, a full disk, no free descriptor, no memory to fork
+            traceback.print_exc()
+            text = f"{_named(line)} could not be started: {error}."
+            _answer(client, Answer(Status.PROFILER_FAILED.exit_code, text))
 
     def _fork(self, request: Request, step: str, planned: PlannedCase, client: socket.socket) -> None:
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            from scripts.warm import child
-
-            self._close_in_child()
-            os.close(reader)
-            client.close()
-            child.run(step, planned, Path(request.log), writer, ENVIRONMENT)
+        with contextlib.ExitStack() as undo:  # whatever is open when something fails is closed
+            output, writer_of_output = Output.open(Path(request.log), fresh=step == request.step)
+            undo.callback(output.close)
+            undo.callback(os.close, writer_of_output)
+            reader, writer = os.pipe()
+            undo.callback(os.close, reader)
+            undo.callback(os.close, writer)
+            own, pid = os.getpid(), os.fork()
+            if pid == 0:
+                unused = (client.detach(), reader, output.pipe, output.log)
+                self._become_child(own, step, planned, writer_of_output, writer, unused)
+            undo.callback(_kill_group, pid)
+            pidfd = os.pidfd_open(pid)
+            undo.pop_all()
         os.close(writer)
-        job = Job(request, step, planned, client, pid, os.pidfd_open(pid), reader)
+        os.close(writer_of_output)
+        job = Job(request, step, planned, client, pid, pidfd, reader, output)
         self.jobs.add(job)
         self.selector.register(reader, selectors.EVENT_READ, lambda: self._read_pipe(job))
+        self.selector.register(output.pipe, selectors.EVENT_READ, lambda: self._copy_output(job))
         self.selector.register(job.pidfd, selectors.EVENT_READ, lambda: self._child_ended(job))
         self.selector.register(client, selectors.EVENT_READ, lambda: self._client_left(job))
+
+    def _become_child(
+        self, parent: int, step: str, planned: PlannedCase, output: int, pipe: int, unused: tuple[int, ...]
+    ) -> NoReturn:
+        """In the forked child: nothing of the parent's may run in it, whatever happens."""
+        try:
+            from scripts.warm import child
+
+            child.end_with(parent)
+            self._close_in_child()
+            for descriptor in unused:
+                os.close(descriptor)
+            child.run(step, planned, output, pipe, ENVIRONMENT)
+        except BaseException:
+            traceback.print_exc()  # into the warm parent's log
+        finally:
+            os._exit(1)
 
     def _close_in_child(self) -> None:
         self.selector.close()
@@ -124,13 +164,18 @@ class Server:
             os.close(job.pidfd)
             if job.pipe >= 0:
                 os.close(job.pipe)
+            job.output.close()
+
+    def _copy_output(self, job: Job) -> None:
+        if not job.output.copy():
+            self.selector.unregister(job.output.pipe)
 
     def _read_pipe(self, job: Job) -> None:
-        data = os.read(job.pipe, 65536)
+        data = os.read(job.pipe, PIPE_BYTES)
         if not data:
             self._close_pipe(job)
             return
-        *lines, job.received = (job.received + data).split(b"\n")
+        *lines, job.received = (job.received[-PIPE_BYTES:] + data).split(b"\n")
         for line in lines:
             try:
                 self._heard(job, Message(**json.loads(line)))
@@ -169,36 +214,47 @@ class Server:
         job.client.close()
 
     def _child_ended(self, job: Job) -> None:
-        if job.pipe >= 0:
-            os.set_blocking(job.pipe, False)
-            try:
-                while job.pipe >= 0:
-                    self._read_pipe(job)
-            except BlockingIOError:
-                pass  # a grandchild still holds the other end
         _kill_group(job.pid)  # what the golden started and left behind
+        self._read_the_rest(job)
         _, wait_status = os.waitpid(job.pid, 0)
         if job.result is not None and job.result.then and not job.timed_out:
             self._forget(job)
             self._fork(job.request, job.result.then, job.planned, job.client)
             return
-        answer = self._conclude(job, os.waitstatus_to_exitcode(wait_status))
-        try:
-            job.client.sendall(protocol.encode(answer))
-        except OSError:
-            pass  # the client has just gone
+        answer = self._recorded(job, os.waitstatus_to_exitcode(wait_status))
         self._forget(job)
-        job.client.close()
+        _answer(job.client, answer)
+
+    def _read_the_rest(self, job: Job) -> None:
+        """What the child wrote last. One read takes all that a pipe holds; who escaped from its group may write on."""
+        for descriptor, read in ((job.pipe, self._read_pipe), (job.output.pipe, lambda job: job.output.copy())):
+            if descriptor >= 0:
+                os.set_blocking(descriptor, False)
+                try:
+                    read(job)
+                except BlockingIOError:
+                    pass  # nothing was left to read
 
     def _forget(self, job: Job) -> None:
         self._close_pipe(job)
-        for watched in (job.pidfd, job.client):
-            self.selector.unregister(watched)
+        for watched in (job.pidfd, job.client, job.output.pipe):
+            if watched in self.selector.get_map():
+                self.selector.unregister(watched)
         os.close(job.pidfd)
+        job.output.close()
         self.jobs.discard(job)
         self.last_used = time.monotonic()
         if not self.jobs:
             _kill_orphans()
+
+    def _recorded(self, job: Job, exit_code: int) -> Answer:
+        try:
+            return self._conclude(job, exit_code)
+        except Exception as error:  # a full disk, most of all
+            traceback.print_exc()
+            told = f"{job.result.status}. {job.result.text}" if job.result is not None else f"exit code {exit_code}."
+            text = f"{job.planned.case.id} ended with {told} This could not be recorded: {error}"
+            return Answer(Status.PROFILER_FAILED.exit_code, text)
 
     def _conclude(self, job: Job, exit_code: int) -> Answer:
         result = job.result
@@ -211,6 +267,22 @@ class Server:
             peaks.write_problem(job.planned.target, job.planned.case.settings.device, failure.message)
             return Answer(0, text)
         return Answer(failure.status.exit_code, text)
+
+
+def _named(line: bytes) -> str:
+    try:
+        request = Request(**json.loads(line))
+        return f"{request.step} of {request.case}"
+    except (ValueError, TypeError):
+        return "A job"
+
+
+def _answer(client: socket.socket, answer: Answer) -> None:
+    with client:
+        try:
+            client.sendall(protocol.encode(answer))
+        except OSError:
+            pass  # the client has just gone
 
 
 def _failed(result: Message) -> CaseFailure:
@@ -254,14 +326,18 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill_orphans() -> None:
-    """Kill processes that goldens detached from their group: they are this process's children now."""
+    """Kill processes that goldens detached from their group: they are this process's children now.
+
+    Theirs become this process's in turn, until there are none.
+    """
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    for pid in children.read_text().split() if children.exists() else []:
-        _kill_group(int(pid))
-        try:
-            os.waitpid(int(pid), 0)
-        except ChildProcessError:
-            pass
+    while children.exists() and (found := children.read_text().split()):
+        for pid in found:
+            _kill_group(int(pid))
+            try:
+                os.waitpid(int(pid), 0)
+            except ChildProcessError:
+                pass
 
 
 _warmed: set[str] = set()
