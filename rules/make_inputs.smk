@@ -10,4 +10,4 @@ rule make_inputs:
     params:
         plan=lambda wildcards: steps.saved(plan, wildcards.root),
     shell:
-        "{PYTHON} -I -S {CLIENT:q} make_inputs --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"
+        "{PYTHON:q} -I -S {CLIENT:q} make_inputs --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

@@ -14,4 +14,4 @@ rule profile:
     params:
         plan=lambda wildcards: steps.saved(plan, wildcards.root),
     shell:
-        "{PYTHON} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"
+        "{PYTHON:q} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"
