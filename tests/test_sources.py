@@ -111,7 +111,10 @@ def test_a_constant_that_is_not_there_is_refused() -> None:
 
 def test_sizes_are_known_before_anything_is_allocated() -> None:
     small = sources.open_source(case_of("kernelbench", "12_linear_gelu.py"), ())
-    assert small.nbytes() == 4 * (8 * 32 + 32 * 16 + 16 + 8 * 16)  # input, weight, bias, output
+    assert small.nbytes() == 4 * (8 * 32 + 32 * 16 + 16)  # input, weight, bias
+    constants = (Argument("batch_size", is_value=True, value=2**20),)
+    large = sources.open_source(case_of("kernelbench", "12_linear_gelu.py", constants=constants), ())
+    assert large.nbytes() == 4 * (2**20 * 32 + 32 * 16 + 16 + 2**20 * 16)  # and output
     failure = refusal(case_of("kernelbench", "45_huge.py"))
     assert failure.status is Status.SKIPPED
     assert "8192.00 GiB" in failure.message

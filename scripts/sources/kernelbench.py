@@ -21,6 +21,8 @@ from scripts.errors import CaseFailure
 from scripts.sources import absent_npu, loading
 from scripts.status import Status
 
+# Below, the outputs are not asked for: calling a model on the meta device loads torch's compiler, 5 s in every process.
+SMALL_BYTES = 64 * 2**20
 PARTS = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -69,7 +71,10 @@ class KernelBenchSource:
         return problem
 
     def nbytes(self) -> int | None:
-        """Bytes of inputs, parameters, buffers and outputs, found on the meta device; None where that fails."""
+        """Bytes of inputs, parameters and buffers, and of outputs where these are many; None where that fails.
+
+        All is found on the meta device.
+        """
         try:
             with torch.device("meta"), torch.no_grad():
                 model = self._model()
@@ -80,6 +85,8 @@ class KernelBenchSource:
                 raise loading.failure(self.path, "cannot be built", error) from error
             self.facts["size"] = f"not known in advance ({type(error).__name__} on the meta device)"
             return None
+        if _nbytes(held) < SMALL_BYTES:
+            return _nbytes(held)
         try:
             with torch.device("meta"), torch.no_grad():
                 held += _tensors(model(*args, **kwargs))
