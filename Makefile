@@ -18,11 +18,7 @@ test: $(READY)
 	$(BIN)/python -m pytest
 
 lint: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/snakefmt --check Snakefile rules
-	$(BIN)/snakemake --lint
-	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_style.py
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "goldenprof needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3.11"; exit 1; }
