@@ -90,7 +90,7 @@ def _bench(case: Case, found: DeviceIdentity) -> Iterator[_Bench]:
         raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there.")
     source = sources.open_source(case, (ROOT, Path.cwd()))
     args, kwargs = source.arguments()
-    with locks.hold(found.name), torch.no_grad():
+    with locks.hold(found.lock), torch.no_grad():
         device = base.open_device(found)
         function = source.function(device.torch_device)
         make_inputs.seed_everything(case.settings.seed)

@@ -49,7 +49,7 @@ def run(setting: str, target: Path, phase: Callable[[str], None]) -> PeaksRecord
     if found.problem:
         raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locks.hold(found.name, waiting=lambda: phase("waiting")), _scratch(target.parent) as folder:
+    with locks.hold(found.lock, waiting=lambda: phase("waiting")), _scratch(target.parent) as folder:
         phase("running")
         device = base.open_device(found)
         record = PeaksRecord(

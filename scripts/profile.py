@@ -53,7 +53,7 @@ def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | 
     target = into or case_dir
     _clear(target)
     found = _device_identity(inputs)
-    with locks.hold(_lock_name(found), waiting=lambda: phase("waiting")):
+    with locks.hold(found.lock, waiting=lambda: phase("waiting")):
         phase("running")
         device, measured, capture, walls = _measure(inputs, found, args, kwargs, roots, target)
         info = device.info()
@@ -135,10 +135,6 @@ def _device_identity(inputs: InputsRecord) -> identity.DeviceIdentity:
             "Run the workflow again: it plans for the machine as it is now.",
         )
     return found
-
-
-def _lock_name(found: identity.DeviceIdentity) -> str:
-    return found.name
 
 
 def _drop_inputs(case_dir: Path, keep: bool) -> None:

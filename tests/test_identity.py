@@ -123,3 +123,19 @@ def test_finding_devices_imports_no_torch() -> None:
         "import sys; from scripts.devices import identity; identity.resolve('auto'); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "index", "lock"), [(None, 1, "npu:1"), ("4,5", 1, "npu:5"), (" 6 , 7", 0, "npu:6"), ("4", 1, "npu:1")]
+)
+def test_a_device_is_locked_by_its_number_on_the_machine(
+    setting: str | None, index: int, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", setting)
+    assert identity.DeviceIdentity("npu", index, "Ascend910B3").lock == lock
+
+
+def test_the_cpu_is_one_device() -> None:
+    assert identity.DeviceIdentity("cpu", 0, "EPYC").lock == "cpu"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 ORDER = ("npu", "cuda", "cpu")  # what `device: auto` prefers
 TOOLKIT = {"npu": "cann", "cuda": "cuda"}  # what a device kind's toolkit is called among the versions
+VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}  # they renumber a machine's devices
 SETTING = re.compile(r"auto|cpu|(?:cuda|npu)(?::\d+)?")
 
 
@@ -48,6 +49,18 @@ class DeviceIdentity:
     def name(self) -> str:
         """As torch writes it."""
         return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
+
+    @property
+    def physical_id(self) -> str:
+        """What the device is called on the machine, where its visible devices are a choice of some."""
+        chosen = os.environ.get(VISIBLE.get(self.kind, ""), "").split(",")
+        own = chosen[self.index].strip() if self.index < len(chosen) else ""
+        return own or str(self.index)
+
+    @property
+    def lock(self) -> str:
+        """What every process that means this device locks, whatever number it knows it by."""
+        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.physical_id}"
 
 
 @cache

@@ -48,11 +48,8 @@ class NpuDevice:
 
     def info(self) -> DeviceInfo:
         """The chip, with its id on the machine where ASCEND_RT_VISIBLE_DEVICES renumbers it."""
-        visible = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "")
-        ids = [part.strip() for part in visible.split(",") if part.strip()]
-        physical = ids[self.identity.index] if self.identity.index < len(ids) else str(self.identity.index)
         model = self._npu.get_device_name(self.identity.index) or self.identity.model
-        return DeviceInfo("npu", self.identity.name, model, physical, self.identity.stand_in)
+        return DeviceInfo("npu", self.identity.name, model, self.identity.physical_id, self.identity.stand_in)
 
     def warnings(self) -> list[str]:
         """Variables of the environment that would have switched the profiler off."""

@@ -4,7 +4,7 @@ python case_trials.py FILE    where FILE holds a JSON list of trials, each an ob
     name       of the trial
     folder     the case's folder; it is made by the step "make"
     steps      some of make, collect, analyse, locate, parse, in order; before these, what is changed in the process:
-               one_core, never_synchronise
+               one_core, never_synchronise, first_analysis_fails
     variables  of the environment; null removes one
     device     "npu:0" by default
     golden     name of the function in the golden file FILE.golden.py
@@ -48,7 +48,24 @@ def never_synchronise() -> None:
     npu.NpuDevice.synchronize = lambda self: None  # type: ignore[method-assign]
 
 
-CHANGES = {"one_core": one_core, "never_synchronise": never_synchronise}
+def first_analysis_fails() -> None:
+    """msprof is silent the first time."""
+    from torch_npu.profiler import profiler
+
+    analyse, faults = profiler.analyse, iter(["msprof_silent", ""])
+
+    def analyse_under_fault(path: str, **options: Any) -> None:
+        os.environ["STAND_IN_FAULT"] = next(faults)
+        analyse(path, **options)
+
+    profiler.analyse = analyse_under_fault
+
+
+CHANGES = {
+    "one_core": one_core,
+    "never_synchronise": never_synchronise,
+    "first_analysis_fails": first_analysis_fails,
+}
 
 
 def take(trial: dict[str, Any], golden: Path) -> dict[str, Any]:
@@ -86,6 +103,7 @@ def numbers(folder: Path) -> dict[str, Any]:
         "source": perf.output.source_kind,
         "attribution": perf.attribution,
         "e2e_us": str(perf.e2e_us),
+        "physical_id": perf.profile.device.physical_id,
     }
 
 

@@ -110,8 +110,8 @@ def analysed(trials: Callable[[list[dict[str, Any]]], Answers], collected: Path,
     for number, (name, (fault, _, _)) in enumerate(IN_THE_ANALYSIS.items()):
         folder = shutil.copytree(collected, place / f"analysed-{number}")
         wanted.append(trial(name, folder, *ALL[2:], variables={"STAND_IN_FAULT": fault}))
-    last = shutil.copytree(collected, place / "one-core")
-    wanted.append(trial("one core", last, "one_core", *ALL[2:]))
+    for change in ("one_core", "first_analysis_fails"):
+        wanted.append(trial(change, shutil.copytree(collected, place / change), change, *ALL[2:]))
     return trials(wanted)
 
 
@@ -133,8 +133,13 @@ def test_what_goes_wrong_in_the_analysis(analysed: Answers, name: str) -> None:
 
 
 def test_one_core_is_enough(analysed: Answers) -> None:
-    check(analysed["one core"], "ok", ())
-    assert analysed["one core"]["e2e_us"] == analysed["nothing"]["e2e_us"]
+    check(analysed["one_core"], "ok", ())
+    assert analysed["one_core"]["e2e_us"] == analysed["nothing"]["e2e_us"]
+
+
+def test_an_analysis_that_gave_nothing_is_tried_once_more(analysed: Answers) -> None:
+    check(analysed["first_analysis_fails"], "ok", ())
+    assert analysed["first_analysis_fails"]["e2e_us"] == analysed["nothing"]["e2e_us"]
 
 
 def test_without_step_ids_the_report_says_how_rows_were_assigned(analysed: Answers) -> None:
@@ -187,7 +192,7 @@ ON_THE_DEVICE: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module")
 def fresh(trials: Callable[[list[dict[str, Any]]], Answers], place: Path) -> Answers:
-    """A case measured anew under each of ON_THE_DEVICE, and two more."""
+    """A case measured anew under each of ON_THE_DEVICE, and some more."""
     wanted = [
         trial(name, place / f"fresh-{number}", *ALL, **options)
         for number, (name, (options, _, _)) in enumerate(ON_THE_DEVICE.items())
@@ -196,6 +201,8 @@ def fresh(trials: Callable[[list[dict[str, Any]]], Answers], place: Path) -> Ans
     (other / "torch_npu-2.9.0.dist-info").mkdir(parents=True)
     (other / "torch_npu-2.9.0.dist-info/METADATA").write_text("Name: torch_npu\nVersion: 2.9.0\n")
     wanted.append(trial("mismatch", place / "mismatch", *ALL, more_path=str(other)))
+    visible = {"STAND_IN_DEVICES": "3", "ASCEND_RT_VISIBLE_DEVICES": "2"}
+    wanted.append(trial("visible", place / "visible", *ALL, variables=visible))
     changes = {"noise_mib": 16384.0}  # long enough for the host to be ahead of the device by several steps
     wanted.append(trial("leak", place / "leak", "never_synchronise", *ALL, **changes))
     return trials(wanted)
@@ -205,6 +212,11 @@ def fresh(trials: Callable[[list[dict[str, Any]]], Answers], place: Path) -> Ans
 def test_what_goes_wrong_on_the_device(fresh: Answers, name: str) -> None:
     _, status, words = ON_THE_DEVICE[name]
     check(fresh[name], status, words)
+
+
+def test_a_renumbered_device_is_told_by_its_number_on_the_machine(fresh: Answers) -> None:
+    check(fresh["visible"], "ok", ())
+    assert fresh["visible"]["physical_id"] == "2"
 
 
 def test_variables_that_silence_the_profiler_are_removed_and_named(fresh: Answers) -> None:
