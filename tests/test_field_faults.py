@@ -1,4 +1,4 @@
-"""The faults that tools of this kind are known for, each with its tests: on real measurements wherever there can be one."""
+"""The faults that tools of this kind are known for, each with its tests: on real measurements where there can be."""
 
 from __future__ import annotations
 
