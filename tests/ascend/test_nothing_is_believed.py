@@ -308,15 +308,23 @@ def test_torch_npu_without_cann_stops_npu_cases_with_a_sentence_and_no_others(as
     assert "Traceback" not in run.output
 
 
-def test_an_analysis_that_does_not_end_is_stopped_with_all_that_it_started(ascend: Ascend, tmp_path: Path) -> None:
-    """The device is free meanwhile: the capture's own time was well below the limit."""
+@pytest.mark.parametrize(
+    ("fault", "phase", "cause"),
+    [
+        pytest.param("msprof_slow=300", "analysing", "msprof hangs", id="analysis"),
+        pytest.param("sync_hangs", "running", "it hangs", id="device"),
+    ],
+)
+def test_what_does_not_end_is_stopped_with_all_that_it_started(
+    ascend: Ascend, tmp_path: Path, fault: str, phase: str, cause: str
+) -> None:
     project = new_project(tmp_path / "project")
     project.cases(CASES % 6)
-    environment = ascend.environment(faults="msprof_slow=300") | {"GOLDENPROF_LOCK_DIR": str(tmp_path / "locks")}
+    environment = ascend.environment(faults=fault) | {"GOLDENPROF_LOCK_DIR": str(tmp_path / "locks")}
     run = project.run("-j1", "reports/small_golden/on_npu.md", **environment)
     assert run.code == 1
     failure = project.failure("small_golden/on_npu")
     assert failure.status is Status.TIMEOUT
-    assert "timeout_s = 6 s (phase: analysing)" in failure.message
-    assert "msprof hangs" in failure.advice
+    assert f"timeout_s = 6 s (phase: {phase})" in failure.message
+    assert cause in failure.advice
     assert project.processes_after_a_moment() == []

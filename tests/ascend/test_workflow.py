@@ -46,7 +46,7 @@ def test_the_numbers_are_those_of_the_real_kernel_view(sweep: Sweep) -> None:
 
 
 def test_auto_means_the_npu_where_there_is_one(sweep: Sweep) -> None:
-    arguments = ("-n", "--rerun-triggers", "mtime", *SETTINGS, "device=auto", "--", f"reports/{MAIN}.md")
+    arguments = ("-n", *SETTINGS, "device=auto", "--", f"reports/{MAIN}.md")
     run = sweep.project.run(*arguments, **sweep.environment)
     assert run.nothing_to_do, run.output
 
