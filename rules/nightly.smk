@@ -1,5 +1,5 @@
 # A night: every case afresh in a folder of its own, through the same rules; then recorded, judged and shown.
-# `python -m scripts.nightly` calls both targets and ends with an exit code for each outcome.
+# `goldenprof nightly` calls both targets and ends with an exit code for each outcome.
 
 
 rule nightly:

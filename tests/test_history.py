@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from scripts import accepted, history
+from scripts import accepted, cli, history
 from scripts.errors import ArtifactError, ConfigError
 from scripts.history import History, HistoryRow, OpTime
 
@@ -117,9 +117,9 @@ def test_questions_in_sql_are_answered_and_wrong_ones_explained(
 ) -> None:
     history.write(tmp_path, [ROW, FAILED])
     arguments = ["--csv", "--folder", str(tmp_path)]
-    assert history.main(["SELECT case_id, e2e_us FROM history WHERE status = 'ok'", *arguments]) == 0
+    assert cli.main(["history", "SELECT case_id, e2e_us FROM history WHERE status = 'ok'", *arguments]) == 0
     assert capsys.readouterr().out == "case_id,e2e_us\nattention_golden/p0,245.3\n"
-    assert history.main(["SELECT nothing FROM history", *arguments]) == 1
+    assert cli.main(["history", "SELECT nothing FROM history", *arguments]) == 1
     assert "nothing" in capsys.readouterr().err
     with pytest.raises(ArtifactError, match="cannot be asked"):
         History(tmp_path).query("not SQL")
