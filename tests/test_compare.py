@@ -267,6 +267,12 @@ def test_other_code_is_told_apart_from_other_inputs(tmp_path: Path) -> None:
     assert [one.facet for one in result_identity.differences(first.perf, second.perf)] == ["cache"]
 
 
+def test_the_documentation_lists_every_facet() -> None:
+    text = (Path(__file__).resolve().parent.parent / "docs/compare.md").read_text(encoding="utf-8")
+    for facet, meaning in result_identity.FACETS.items():
+        assert f"| `{facet}` | {meaning} |" in text
+
+
 def test_an_unknown_facet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GoldenprofError, match=r"--across knows no version\. Allowed: case, inputs"):
         result_identity.require_comparable([], ["version"], "x")
