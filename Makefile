@@ -1,5 +1,6 @@
 # make report   set up .venv if it is not there, then profile and report the main case
 # make test     set up, then run all tests
+# make nightly-demo   ten nights of small CPU goldens, one of which becomes slower, and their page
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 REPORT := reports/attention_golden/perf_p0_small.md
 
-.PHONY: report test lint bench clean-venv
+.PHONY: report test lint bench nightly-demo clean-venv
 
 report: $(READY)
 	$(BIN)/snakemake -j1 $(REPORT)
@@ -19,6 +20,9 @@ test: $(READY)
 
 lint: $(READY)
 	$(BIN)/python -m pytest tests/test_style.py
+
+nightly-demo: $(READY)
+	$(BIN)/python benchmarks/nightly_demo.py
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "goldenprof needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3.11"; exit 1; }

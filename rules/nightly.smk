@@ -5,6 +5,8 @@
 rule nightly:
     input:
         lambda wildcards: steps.results_of_night(plan),
+    log:
+        "nights/.nightly.log",
     run:
         steps.nightly(plan)
 
@@ -13,5 +15,7 @@ rule nightly:
 rule nightly_again:
     input:
         lambda wildcards: steps.second_results_of_night(plan),
+    log:
+        "nights/.nightly_again.log",
     run:
         steps.nightly(plan)

@@ -77,6 +77,8 @@ class HistoryRow:
     kernels: int | None = None
     flops: int | None = None  # of one call, where they could be counted
     bytes_moved: int | None = None  # of one call: inputs read once, results written once
+    peak_tflops: float | None = None  # measured, in the call's dtype
+    peak_gbps: float | None = None
     iteration_us: list[float] = field(default_factory=list)
     ops: list[OpTime] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -219,7 +219,8 @@ class _Conclusion:
 
         self.night = night
         self.rows = [row for row in rows if row.measurement == 1]
-        self.past = page.past_of(history_module.History(), night.run, True, _accepted_changes())
+        renamed = {alias: planned.case.id for planned in night.first.sweep() for alias in planned.case.aliases}
+        self.past = page.past_of(history_module.History(), night.run, True, _accepted_changes(), renamed)
         self.judged: Mapping[str, Judgement] = {case: series.last for case, series in self.past.series.items()}
 
     def write(self) -> VerdictsRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,14 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from scripts import accepted, cli, history
+from scripts import accepted, artifacts, cli, history, history_rows, page, series
+from scripts.cases import Case, Settings
 from scripts.errors import ArtifactError, ConfigError
 from scripts.history import History, HistoryRow, OpTime
+from scripts.history_rows import RunFacts
+from scripts.plan import PlannedCase
+from scripts.verdicts import Verdict
+from tests.records import failure_record, perf_record, profile_record
 
 START = datetime(2026, 6, 12, 2, tzinfo=UTC)
 ROW = HistoryRow(
@@ -171,3 +177,54 @@ def _with_version(source: Path, target: Path, version: str) -> None:
     table = parquet.read_table(source)
     metadata = {**table.schema.metadata, history.VERSION_KEY: version, history.RUN_KEY: target.stem}
     parquet.write_table(table.replace_schema_metadata(metadata), target)
+
+
+def test_the_row_of_a_result_holds_its_numbers_and_what_may_move_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = Case("attention_golden", "p0", "golden/a.py", None, "B", (), Settings(), "attention", "p0")
+    planned = PlannedCase(case, "0123456789ab-npu-01234567", root="nights/run/first")
+    facts = RunFacts("run", START, "npu-7", "abc", dirty=True)
+    assert history_rows.rows([planned], facts)[0].interrupted
+    perf = perf_record(profile_record(case="p0", key=planned.key, environment={"threads": "4"}))
+    artifacts.write(planned.folder / "perf.json", perf)
+    (row,) = history_rows.rows([planned], facts)
+    assert (row.status, row.interrupted, row.dirty) == ("ok", False, True)
+    assert row.e2e_us == float(perf.e2e_us) == sum(op.total_us for op in row.ops)
+    assert row.inputs.startswith("q: bfloat16[2, 8, 512, 64], k: ")
+    assert row.dtypes == ["bfloat16"]
+    found = json.loads(row.conditions)
+    assert (found["torch"], found["threads"], found["code"], found["iterations"]) == (
+        "2.13.0",
+        "4",
+        "0123456789ab",
+        "3",
+    )
+    artifacts.write(planned.folder / "failure.json", failure_record("attention_golden", "p0", key=planned.key))
+    (row,) = history_rows.rows([planned], facts)
+    assert (row.status, row.e2e_us) == ("golden_failed", None)
+    history.write(tmp_path / "history", [row])
+    assert History(tmp_path / "history").rows(["run"]) == [row]
+
+
+def test_a_series_is_of_one_device_and_a_rename_keeps_it(tmp_path: Path) -> None:
+    for i in range(9):
+        other = replace(run("npu-9", i), device_model="NVIDIA H200", e2e_us=50.0, run_id=f"other{i}")
+        history.write(
+            tmp_path, [replace(run("npu-7", i), case_id="old_golden/p0" if i < 6 else ROW.case_id, e2e_us=100.0)]
+        )
+        history.write(tmp_path, [other])
+    last = run("npu-7", 8)
+    facts = RunFacts(last.run_id, last.run_started_at, last.host)
+    past = page.past_of(History(tmp_path), facts, judged=True, renamed={"old_golden/p0": ROW.case_id})
+    (found,) = past.series.values()
+    assert (found.device_model, len(found.points)) == ("Ascend910B3", 9)
+    assert found.last.verdict is Verdict.SAME
+    assert found.last.baseline_us == 100
+
+
+def test_a_failed_night_stands_in_the_series_of_every_device() -> None:
+    rows = [run("npu-7", 0), replace(run("npu-7", 1), status="timeout", device_model="", e2e_us=None), run("npu-7", 2)]
+    (found,) = series.of(rows)
+    assert [point.value_us for point in found.points] == [245.3, None, 245.3]
