@@ -42,7 +42,7 @@ def test_the_flush_is_tried_with_a_copy_that_fits_the_cache(measured: tuple[Peak
     check = measured[0].cache
     assert check.copy_bytes == 2**20
     assert check.cold.n == check.warm.n == measure_peaks.CACHE_ITERATIONS
-    # On a busy machine the medians may say anything; the fastest of thirty copies do not.
+    # On a busy machine the medians may say anything; the fastest of twenty copies do not.
     assert check.warm.min_us < check.cold.min_us
     assert check.reason
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from scripts import artifacts, peaks
+from scripts import artifacts
 from scripts.peaks import PeaksRecord
 from tests.workflow.conftest import Project
 
@@ -62,8 +64,17 @@ def test_an_operators_report_comes_with_its_roofline(project: Project) -> None:
     assert (project.path / "reports/softmax_golden.roofline.svg").read_text().startswith("<svg")
 
 
-def test_peaks_that_cannot_be_measured_leave_a_record_and_fail_nothing(tmp_path: object) -> None:
-    path = peaks.path_of("0123456789ab-cpu-1a2b3c4d", tmp_path)
-    peaks.write_problem(path, "cpu", "killed")
-    record = peaks.read_of("0123456789ab-cpu-1a2b3c4d", tmp_path)
-    assert (record.problem, record.peaks, record.device.kind) == ("killed", [], "cpu")
+def test_peaks_that_cannot_be_measured_leave_a_record_and_fail_nothing(project: Project, tmp_path: Path) -> None:
+    no_folder = tmp_path / "file"
+    no_folder.write_text("")
+    [path] = (project.path / "prof/.devices").glob("*/peaks.json")
+    path.unlink()
+    done = project.run("-j1", "peaks", GOLDENPROF_LOCK_DIR=str(no_folder))
+    assert done.code == 0, done.output
+    record = artifacts.read(path, PeaksRecord)
+    assert "NotADirectoryError" in record.problem
+    assert (record.peaks, record.cache, record.device.kind) == ([], None, "cpu")
+    assert project.run("-j1", SMALL).code == 0
+    report = (project.path / SMALL).read_text()
+    assert "Peak: could not be measured on cpu: NotADirectoryError" in report
+    assert "--forcerun device_peaks" in report
