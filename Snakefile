@@ -23,20 +23,20 @@ rule all:
     default_target: True
     input:
         # The reports too: a sweep that failed leaves a summary, and missing reports must still be asked for.
-        lambda wildcards: steps.reports_of_sweep(plan),
+        lambda wildcards: stale.sweep(),
         "reports/summary.md",
         "reports/summary.csv",
         "reports/index.html",
-        lambda wildcards: steps.peaks_of_sweep(plan),
+        lambda wildcards: stale.peaks(),
 
 
 onstart:
-    steps.start(plan)
+    steps.start(stale)
 
 
 onsuccess:
-    finish(log)
+    steps.finish(stale, failed=False)
 
 
 onerror:
-    finish(log)
+    steps.finish(stale, failed=True)

@@ -1,4 +1,4 @@
-# What every rule file uses: the plan of this run, its paths, and the constraints on names.
+# What every rule file uses: this run's plan and what is stale in it, its paths, and the constraints on names.
 
 import sys
 
@@ -6,10 +6,13 @@ sys.path.insert(0, workflow.basedir)
 
 from scripts import workflow_steps as steps
 
-plan = steps.begin(config)
+stale = steps.begin(config, workflow)
+plan = stale.plan
 PYTHON = sys.executable
 CLIENT = f"{workflow.basedir}/scripts/warm/client.py"
-CASE = "{root}/{operator}/{case}/{key}"  # root: prof, the cache, or one night's own folder
+CASE = (
+    "{root}/{operator}/{case}/{key}"  # root: prof, the cache, or one night's own folder
+)
 
 
 wildcard_constraints:
@@ -18,7 +21,3 @@ wildcard_constraints:
     environment=r"[0-9a-f]{8}",
     key=r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}",
     root=r"prof|nights/[A-Za-z0-9][A-Za-z0-9_.-]*/(?:first|second)",
-
-
-def finish(log):
-    steps.finish(plan)

@@ -3,12 +3,14 @@
 
 rule locate_output:
     input:
-        ancient(f"{CASE}/profile.json"),
+        lambda wildcards: stale.inputs("locate_output", wildcards, "profile.json"),
     output:
         f"{CASE}/output.json",
     log:
         f"{CASE}/locate_output.log",
     params:
-        code=steps.code("locate_output"),
+        why=lambda wildcards, output: stale.why("locate_output", wildcards),
+    message:
+        "locate_output of {wildcards.operator}/{wildcards.case}: {params.why}"
     run:
-        steps.locate_output(plan, wildcards, str(log))
+        steps.locate_output(stale, wildcards, str(log))

@@ -3,7 +3,7 @@
 
 rule page:
     input:
-        lambda wildcards: steps.results_for_page(plan),
+        lambda wildcards: stale.page_inputs(),
     output:
         page="reports/index.html",
         json="reports/summary.json",
@@ -13,6 +13,8 @@ rule page:
     log:
         "reports/.page.log",
     params:
-        code=steps.code("page"),
+        why=lambda wildcards, output: stale.why_page("page", output[0]),
+    message:
+        "page: {params.why}"
     run:
-        steps.page(plan)
+        steps.page(stale)

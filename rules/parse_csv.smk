@@ -3,12 +3,14 @@
 
 rule parse_csv:
     input:
-        f"{CASE}/output.json",
+        lambda wildcards: stale.inputs("parse_csv", wildcards, "output.json"),
     output:
         f"{CASE}/perf.json",
     log:
         f"{CASE}/parse_csv.log",
     params:
-        code=steps.code("parse_csv"),
+        why=lambda wildcards, output: stale.why("parse_csv", wildcards),
+    message:
+        "parse_csv of {wildcards.operator}/{wildcards.case}: {params.why}"
     run:
-        steps.parse_csv(plan, wildcards, str(log))
+        steps.parse_csv(stale, wildcards, str(log))

@@ -4,7 +4,7 @@
 
 rule peaks:
     input:
-        lambda wildcards: steps.peaks_of_sweep(plan),
+        lambda wildcards: stale.peaks(),
 
 
 rule device_peaks:
@@ -16,6 +16,8 @@ rule device_peaks:
     resources:
         device=1,
     params:
-        plan=steps.saved(plan),
+        plan=lambda wildcards: steps.saved(stale),
+    message:
+        "device_peaks of {wildcards.environment}: asked for once per device and set of versions"
     shell:
         "{PYTHON} -I -S {CLIENT:q} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"

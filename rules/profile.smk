@@ -1,10 +1,9 @@
-# Step 2: measure on the device. `ancient`: what a folder holds is right whenever it is there, whatever its time stamps.
+# Step 2: measure on the device. Freshness is existence here too.
 
 
 rule profile:
     input:
-        record=ancient(f"{CASE}/inputs.json"),
-        tensors=ancient(f"{CASE}/inputs.pt"),
+        lambda wildcards: stale.inputs("profile", wildcards, "inputs.json", "inputs.pt"),
     output:
         f"{CASE}/profile.json",
     log:
@@ -12,6 +11,9 @@ rule profile:
     resources:
         device=1,
     params:
-        plan=lambda wildcards: steps.saved(plan, wildcards.root),
+        plan=lambda wildcards: steps.saved(stale, wildcards.root),
+        why=lambda wildcards, output: stale.why("profile", wildcards),
+    message:
+        "profile of {wildcards.operator}/{wildcards.case}: {params.why}"
     shell:
         "{PYTHON:q} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

@@ -124,7 +124,7 @@ def test_removing_the_reports_profiles_nothing(swept: Project) -> None:
     shutil.rmtree(swept.path / "reports")
     run = swept.run("-j1")
     assert run.code == 0
-    assert set(run.finished) == {"report", "summary"}
+    assert set(run.finished) == {"report", "summary", "page"}
     assert (swept.path / f"reports/{MAIN}.md").exists()
 
 
