@@ -101,6 +101,12 @@ def test_other_inputs_are_never_compared() -> None:
     assert verdicts[17] is Verdict.SAME
 
 
+def test_inputs_that_change_by_themselves_are_called_out() -> None:
+    before = [night(i, value, code="c1") for i, value in enumerate(QUIET)]
+    assert "although neither" in judge([*before, night(10, 100, identity="b", code="c1")])[-1].detail
+    assert "measured something else" in judge([*before, night(10, 100, identity="b", code="c2")])[-1].detail
+
+
 def test_what_changed_with_a_regression_is_named() -> None:
     before = [night(i, value, torch="2.12.0", code="a1") for i, value in enumerate(QUIET)]
     judged = judge([*before, *(night(i, 108, torch="2.13.0", code="a1") for i in (10, 11))])
