@@ -25,8 +25,8 @@ MIN_DRIFT = 0.05  # of the best earlier level
 SIGMA = 1.4826  # a normal distribution's standard deviation in MADs
 
 UNEXPLAINED = (
-    "Its inputs are not the same bit for bit, although neither its code nor its configuration changed: look for a factory "
-    "that is not seeded, or for a version that draws differently."
+    "Its inputs are not the same bit for bit, although neither its code nor its configuration changed: look for a "
+    "factory that is not seeded, or for a version that draws differently."
 )
 
 Conditions = tuple[tuple[str, str], ...]
