@@ -17,9 +17,10 @@ from typing import Any
 
 from scripts import aa_runs, artifacts, speedup
 from scripts.aa_record import BETWEEN_RUNS, IN_ONE_SESSION, AaRecord, AaSeries, series_of
-from scripts.compare import CASES, chosen_cases
+from scripts.compare import chosen_cases
 from scripts.errors import ConfigError
 from scripts.formatting import percent, template
+from scripts.list_cases import add_plan_options, load_plan
 from scripts.plan import PlannedCase
 
 PAIRS = 20
@@ -39,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--gate", type=float, default=100 * speedup.PRACTICAL, help="practical gate in percent (default: %(default)g)"
     )
-    parser.add_argument("--cases", type=Path, default=CASES, help="cases file (default: %(default)s)")
+    add_plan_options(parser)
     parser.add_argument("-o", "--output", type=Path, help="write the Markdown here instead of printing it")
 
 
@@ -48,7 +49,7 @@ def main(options: argparse.Namespace) -> int:
     if options.pairs < 1 or (options.rounds is not None and options.rounds < speedup.FEWEST):
         raise ConfigError(f"At least 1 pair of {speedup.FEWEST} rounds is needed.")
     records = []
-    for planned in chosen_cases(options.cases, options.what):
+    for planned in chosen_cases(load_plan(options), options.what):
         print(f"{planned.case.id} …", file=sys.stderr, flush=True)
         records.append(measure(planned, options.pairs, options.rounds, options.gate / 100))
         artifacts.write(planned.folder / "aa.json", records[-1])

@@ -48,6 +48,8 @@ class InputsRecord:
     scalars: dict[str, Any]  # every other leaf of the call, by the same kind of path
     nbytes: int
     facts: dict[str, str] = field(default_factory=dict)  # how the file of a foreign source was used
+    code: dict[str, str] = field(default_factory=dict)  # digest of the golden and of each local module, by file
+    device_facts: dict[str, str] = field(default_factory=dict)  # device model and versions that the key stands for
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ class OutputRecord:
     why: str
     others: list[str]  # what else lay there
     level: str  # profiler level found in profiler_info*.json, "" if unknown
+    stamp: str = ""  # what made it, from what: see scripts/freshness.py
 
 
 @dataclass(frozen=True)
@@ -253,6 +256,7 @@ class PerfRecord:
     cross_check: CrossCheck
     attribution: str  # sentence: how rows were assigned
     warnings: list[str]
+    stamp: str = ""  # what made it, from what: see scripts/freshness.py
 
 
 T = TypeVar("T")

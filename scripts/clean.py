@@ -98,6 +98,9 @@ def remove(orphan: Orphan, prof: Path = PROF) -> None:
     if not plain or any(place.is_symlink() for place in places):
         raise ConfigError(f"{folder} is not removed: it is not a plain folder three levels below {prof}.")
     shutil.rmtree(folder)
+    latest = folder.with_name("latest")
+    if latest.is_symlink() and not latest.exists():
+        latest.unlink()
     for parent in folder.parents[:2]:
         try:
             parent.rmdir()

@@ -40,6 +40,8 @@ VERBS = (
     Verb("compare", "scripts.compare", "compare a golden with candidates, or two results of a case"),
     Verb("aa", "scripts.aa", "run the same case twice many times and count false differences"),
     Verb("clean", "scripts.clean", "list the folders under prof/ that no case uses any more, or remove them"),
+    Verb("nightly", "scripts.nightly", "measure every case afresh, record it and compare it with its history"),
+    Verb("history", "scripts.history", "ask the history of all nights a question in SQL"),
 )
 
 

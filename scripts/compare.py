@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scripts import artifacts, compare_results, compare_tables, speedup
 from scripts.compare_tables import Judged
 from scripts.errors import ConfigError
+from scripts.list_cases import add_plan_options, load_plan
 from scripts.plan import Plan, PlannedCase
 from scripts.result_identity import FACETS
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:  # it imports torch
     from scripts.compare_golden import CaseTimes, Timed
 
 ROUNDS = 30
-CASES = Path("config/cases.yaml")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -61,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="FACETS",
         help=f"what two results may differ in, with commas: {', '.join(FACETS)}",
     )
-    parser.add_argument("--cases", type=Path, default=CASES, help="cases file (default: %(default)s)")
+    add_plan_options(parser)
     parser.add_argument("-o", "--output", type=Path, help="write the Markdown here instead of printing it")
 
 
@@ -83,7 +83,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _candidates(options: argparse.Namespace) -> tuple[str, int]:
-    planned = chosen_cases(options.cases, options.what)
+    planned = chosen_cases(load_plan(options), options.what)
     from scripts import compare_golden
     from scripts.candidates import Tolerance
 
@@ -97,9 +97,8 @@ def _candidates(options: argparse.Namespace) -> tuple[str, int]:
     return text, int(any(one.comparison is None for one in judged))
 
 
-def chosen_cases(cases: Path, patterns: Sequence[str]) -> list[PlannedCase]:
-    """The cases of a cases file that some patterns name, in the file's order; ConfigError when one names none."""
-    plan = Plan.load({"cases": str(cases)})
+def chosen_cases(plan: Plan, patterns: Sequence[str]) -> list[PlannedCase]:
+    """The cases of a plan that some patterns name, in the file's order; ConfigError when one names none."""
     for pattern in patterns:
         if not fnmatch.filter(plan.by_id, pattern):
             operator, _, case = pattern.partition("/")

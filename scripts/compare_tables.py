@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,8 @@ def totals(comparisons: Iterable[Comparison]) -> str:
 
 def _judged_row(one: Judged) -> Row:
     if one.comparison is not None:
-        return row(one.case.case, one.case.inputs, one.case.scalars, one.comparison)
+        line = row(one.case.case, one.case.inputs, one.case.scalars, one.comparison)
+        return replace(line, reason=f"{line.reason} (by {one.basis})")
     shape, dtype = shapes(one.case.inputs, one.case.scalars), dtypes(one.case.inputs, one.case.scalars)
     golden = f"{statistics.median(one.case.golden.wall_us):.1f}"
     return Row(one.case.case, shape, dtype, golden, "–", "–", "–", "NOT COMPARED", one.problem)

@@ -3,7 +3,7 @@
 A file is written once its run has ended, atomically, and again only when the same run was resumed. DuckDB reads them
 all as one table `history`:
 
-    python -m scripts.history "SELECT case_id, median(e2e_us) FROM history WHERE status = 'ok' GROUP BY ALL"
+    goldenprof history "SELECT case_id, median(e2e_us) FROM history WHERE status = 'ok' GROUP BY ALL"
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts import artifacts
-from scripts.errors import ArtifactError, GoldenprofError
+from scripts.errors import ArtifactError
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,6 +77,8 @@ class HistoryRow:
     kernels: int | None = None
     flops: int | None = None  # of one call, where they could be counted
     bytes_moved: int | None = None  # of one call: inputs read once, results written once
+    peak_tflops: float | None = None  # measured, in the call's dtype
+    peak_gbps: float | None = None
     iteration_us: list[float] = field(default_factory=list)
     ops: list[OpTime] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -215,26 +217,21 @@ def _schema(run_id: str) -> pyarrow.Schema:
     return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION), RUN_KEY: run_id})
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Ask the history a question in SQL; its one table is `history`, docs/history.md lists the columns."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.history", description=main.__doc__)
-    parser.add_argument("sql")
+def add_parser(subparsers: Any) -> None:
+    """The options of `goldenprof history`."""
+    parser = subparsers.add_parser(
+        "history", help="ask the history of all nights a question in SQL", description=__doc__
+    )
+    parser.add_argument("sql", help="its one table is `history`; docs/history.md lists the columns")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default: %(default)s")
     parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
-    options = parser.parse_args(argv)
-    try:
-        history = History(options.folder)
-        print(*history.problems, sep="\n", end="\n" if history.problems else "", file=sys.stderr)
-        found = history.query(options.sql)
-        if options.csv:
-            print(found.df().to_csv(index=False), end="")
-        else:
-            print(found.df().to_string(index=False))
-    except GoldenprofError as error:
-        print(error, file=sys.stderr)
-        return 1
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the answer."""
+    history = History(options.folder)
+    for problem in history.problems:
+        print(problem, file=sys.stderr)
+    found = history.query(options.sql).df()
+    print(found.to_csv(index=False) if options.csv else f"{found.to_string(index=False)}\n", end="")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scripts import artifacts
+from scripts import artifacts, peaks, work
 from scripts.artifacts import FailureRecord, PerfRecord, ProfileRecord
 from scripts.errors import ArtifactError
 from scripts.formatting import one_line
@@ -85,6 +85,7 @@ def _blank(planned: PlannedCase, run: RunFacts, measurement: int) -> HistoryRow:
 
 def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
     profile, total = perf.profile, perf.device_total
+    done = work.work_of(perf, peaks.read_of(profile.key))
     return replace(
         blank,
         status=str(perf.status),
@@ -109,6 +110,8 @@ def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
         kernels=sum(row.count for row in perf.ops),
         flops=profile.flops,
         bytes_moved=profile.bytes_moved,
+        peak_tflops=done.peak_tflops,
+        peak_gbps=done.peak_gbps,
         iteration_us=[float(row.device_total_us) for row in perf.iterations],
         ops=[OpTime(row.op, row.core, row.count, float(row.total_us)) for row in perf.ops],
         warnings=list(dict.fromkeys([*profile.warnings, *perf.warnings])),

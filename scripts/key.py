@@ -10,6 +10,7 @@ no metadata is asked, a revert finds the old folder, and `prof/` can be copied b
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from scripts.devices.identity import DeviceIdentity
 
 # Raise when inputs are drawn or measured differently than before, so that old captures are not taken for new ones.
 PROTOCOL = 1
+PATTERN = re.compile(r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}")
+# Facts of a device that count by default: a change of any of them makes every case stale.
+FACTS = ("torch", "torch_npu", "cann", "cuda", "driver", "model")
 
 
 def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
@@ -33,11 +37,10 @@ def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
         tier="",
         aliases=(),
         golden="",
-        settings=_measured(case.settings),
+        arguments=tuple(sorted(case.arguments, key=lambda argument: argument.name)),  # they are passed by name
+        settings=measured_settings(case.settings),
     )
-    # A golden from elsewhere has its own local modules beside it.
-    code = source_digest.digest([golden], (*roots, golden.resolve().parent))
-    facts: dict[str, object] = {"protocol": PROTOCOL, "case": measured, "code": code}
+    facts: dict[str, object] = {"protocol": PROTOCOL, "case": measured, "code": code(golden, roots)}
     if case.source == "cann_bench":
         from scripts.sources import cann_tables
 
@@ -57,7 +60,23 @@ def key(case: str, device: DeviceIdentity) -> str:
     return f"{case}-{device.kind}-{environment_digest(device)}"
 
 
-def _measured(settings: Settings) -> Settings:
+def kind_of(name: str) -> str:
+    """The device kind in a folder's name."""
+    return name.split("-")[1]
+
+
+def facts(device: DeviceIdentity) -> dict[str, str]:
+    """What of a device and its versions counts, by the names in FACTS; kept beside the key to be compared and shown."""
+    return {"model": device.model, **device.versions}
+
+
+def code(golden: Path, roots: tuple[Path, ...]) -> dict[str, str]:
+    """Digests of the golden and of each local module that it imports, by file: which of them changed."""
+    # A golden from elsewhere has its own local modules beside it.
+    return source_digest.by_file([golden], (*roots, golden.resolve().parent))
+
+
+def measured_settings(settings: Settings) -> Settings:
     """`settings` with everything that cannot change a number set to its default."""
     default = Settings()
     return replace(settings, device=default.device, timeout_s=default.timeout_s, keep_inputs=default.keep_inputs)

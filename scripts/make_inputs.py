@@ -15,8 +15,10 @@ from typing import Any
 import torch
 
 from scripts import artifacts, golden_file, sources, tensors
+from scripts import key as keys
 from scripts.artifacts import InputsRecord
 from scripts.cases import Argument, Case
+from scripts.devices import identity
 from scripts.errors import CaseFailure
 from scripts.golden_file import Golden
 from scripts.status import Status
@@ -37,6 +39,8 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...]) -> None:
     tensors.check_leaves(args, kwargs, names)
     record = _record(case, key, args, kwargs, names)
     record.facts = source.facts
+    record.code = keys.code(Path(case.golden), roots)
+    record.device_facts = keys.facts(identity.resolve(case.settings.device))
     case_dir.mkdir(parents=True, exist_ok=True)
     tensors.save(case_dir / "inputs.pt", args, kwargs)
     artifacts.write(case_dir / "inputs.json", record)

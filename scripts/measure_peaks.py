@@ -31,11 +31,11 @@ from scripts.status import Status
 MOST_ITERATIONS, FEWEST_ITERATIONS = 25, 5  # the fastest of them counts
 WAIT_S = 0.5  # for all iterations of one product
 COPY_ITERATIONS = 6
-CACHE_ITERATIONS = 30
+CACHE_ITERATIONS = 20
 # A product may take this long: large enough to reach the peak, small enough not to be waited for.
 LONGEST_S = 0.06
 SMALLEST, LARGEST = 256, 16384
-COPY_MIB = 240  # read, and as much written: together as large as the flush
+COPY_MIB = 160  # read, and as much written: together far more than any cache holds
 FITS_CACHE_MIB = {"cpu": 0.5}  # read, and as much written; within the level-2 cache of one core
 FITS_CACHE_MIB_ELSEWHERE = 8.0
 

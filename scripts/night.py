@@ -27,20 +27,21 @@ from scripts.errors import ArtifactError, ConfigError
 from scripts.history import HistoryRow
 from scripts.history_rows import RunFacts
 from scripts.night_lock import LockRecord
-from scripts.plan import RUN_KEY, Plan, PlannedCase
+from scripts.plan import PLAN_FOLDER, RUN_KEY, Plan, PlannedCase
 from scripts.series import Series
 from scripts.status import Status
 from scripts.summary import SummaryEntry
 from scripts.verdicts import Judgement, Verdict
 
 FOLDER = Path("nights")
+CURRENT = PLAN_FOLDER / "night"  # holds the id of the night that was run last here, for whoever started it
 REPORTS = Path("reports")
 # Longer ago, a night that was cut short is not tonight's: the scheduler's next call begins a new one.
 RESUME_WITHIN = timedelta(hours=12)
 
 
 class Outcome(StrEnum):
-    """What a night comes to; the value of `python -m scripts.nightly`'s exit code hangs on it."""
+    """What a night comes to; the value of `goldenprof nightly`'s exit code hangs on it."""
 
     OK = "all ok"
     FAILED = "some cases failed"
@@ -129,6 +130,7 @@ class Night:
         """Write the lock file; a night that goes on keeps its own."""
         if not (self.folder / "lock.json").exists():
             night_lock.write(self.folder, self.run.run_id, self.run.started_at, self.run.host, self.first)
+        artifacts.write_bytes(CURRENT, self.run.run_id.encode())
 
     def conclude(self) -> VerdictsRecord:
         """Record, judge and show what has been measured, whatever is missing."""
@@ -217,7 +219,8 @@ class _Conclusion:
 
         self.night = night
         self.rows = [row for row in rows if row.measurement == 1]
-        self.past = page.past_of(history_module.History(), night.run, True, _accepted_changes())
+        renamed = {alias: planned.case.id for planned in night.first.sweep() for alias in planned.case.aliases}
+        self.past = page.past_of(history_module.History(), night.run, True, _accepted_changes(), renamed)
         self.judged: Mapping[str, Judgement] = {case: series.last for case, series in self.past.series.items()}
 
     def write(self) -> VerdictsRecord:

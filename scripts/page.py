@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from scripts import artifacts, page_data
 from scripts.accepted import AcceptedChange
 from scripts.formatting import TEMPLATES
-from scripts.history import History
+from scripts.history import History, HistoryRow
 from scripts.history_rows import RunFacts
 from scripts.page_data import Past, Shown
 
@@ -46,16 +48,30 @@ def render(shown: Shown, past: Past, folder: Path) -> str:
     )
 
 
-def past_of(history: History, run: RunFacts, judged: bool, accepted: list[AcceptedChange]) -> Past:
-    """The nights up to now for a page about `run`; a judged run is the last of them."""
+def past_of(
+    history: History,
+    run: RunFacts,
+    judged: bool,
+    accepted: Sequence[AcceptedChange] = (),
+    renamed: Mapping[str, str] | None = None,
+) -> Past:
+    """The nights up to now for a page about `run`; a judged run is the last of them.
+
+    `renamed` says what former ids of cases are called now: a rename keeps its history.
+    """
     from scripts import series
 
-    runs = history.runs(NIGHTS)
+    runs, renamed = history.runs(NIGHTS), renamed or {}
     if not runs:
         return Past(problems=history.problems)
-    found = series.of(history.rows(runs, without=HEAVY), accepted)
+
+    def rows(which: list[str], without: Sequence[str]) -> list[HistoryRow]:
+        found = history.rows(which, without)
+        return [replace(row, case_id=renamed[row.case_id]) if row.case_id in renamed else row for row in found]
+
+    found = series.of(rows(runs, HEAVY), accepted)
     last = run.run_id if judged else runs[-1]
-    compared = history.rows(runs[-COMPARED:], without=("iteration_us", "warnings", "inputs", "command"))
+    compared = rows(runs[-COMPARED:], ("iteration_us", "warnings", "inputs", "command"))
     return Past(series.current(found, last), compared, history.problems)
 
 

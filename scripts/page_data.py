@@ -125,7 +125,6 @@ class Shown:
     rows: Sequence[HistoryRow]  # one per case, in the order of the cases file
     judged: bool  # False: cached results of different days, which no night's verdict fits
     reports: Mapping[str, Path] = field(default_factory=dict)  # by case id, those that exist
-    roofline: Mapping[str, str] = field(default_factory=dict)  # by case id, a sentence
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ class _Builder:
         case.spread = row.iqr_us / row.e2e_us if row.iqr_us is not None and row.e2e_us else None
         case.low, case.high = row.median_low_us, row.median_high_us
         case.span, case.wall, case.kernels = row.device_span_us, row.host_wall_us, row.kernels
-        case.roofline = self.shown.roofline.get(row.case_id, "")
+        case.roofline = _roofline(row)
         case.warnings, case.iterations, case.ops = row.warnings, row.iteration_us, self._ops(row)
 
     def _ops(self, row: HistoryRow) -> list[Op]:
@@ -283,6 +282,26 @@ def _files(row: HistoryRow) -> list[tuple[str, str]]:
     folder = Path(row.folder)
     names = {"numbers (JSON)": "perf.json", "capture": row.profiler_dir, "log": Path(row.log).name if row.log else ""}
     return [(label, urllib.parse.quote(name)) for label, name in names.items() if name and (folder / name).exists()]
+
+
+def _roofline(row: HistoryRow) -> str:
+    """The call's rates against what its device was measured to do at most, as far as they are known."""
+    seconds = (row.e2e_us or 0) / 1e6
+    rates = [
+        (row.flops, 1e12, "TFLOP/s", row.peak_tflops),
+        (row.bytes_moved, 1e9, "GB/s", row.peak_gbps),
+    ]
+    parts = []
+    for amount, unit, name, peak in rates:
+        if amount and seconds:
+            rate = amount / seconds / unit
+            share = (
+                f" ({rate / peak:.0%} of the measured peak{', which cannot be' if rate > peak else ''})" if peak else ""
+            )
+            parts.append(f"{rate:.3g} {name}{share}")
+    if row.flops and row.bytes_moved:
+        parts.append(f"{row.flops / row.bytes_moved:.3g} FLOP per byte")
+    return ", ".join(parts)
 
 
 def _subtitle(shown: Shown) -> str:

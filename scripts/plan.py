@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scripts import artifacts, key, names, source_digest
+from scripts import artifacts, captures, key, names, source_digest
 from scripts.cases import Case, Settings
 from scripts.cases_file import load
 from scripts.devices import identity
@@ -31,6 +31,7 @@ CACHE = "prof"
 PLAN_FOLDER = Path(".snakemake/goldenprof")
 # What `--config` may hold besides the settings of a case.
 SELECTION_KEYS = ("tier", "family", "match")
+PLAN_KEYS = ("cases", "stale_on", *SELECTION_KEYS)
 RUN_KEY = "run"  # of `--config run=…`: the id of the night to go on with
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "scripts" / "templates"
@@ -45,7 +46,7 @@ class PlannedCase:
     problem: str = ""  # why its device cannot be used here, "" when it can or when a capture is at hand
     root: str = CACHE  # the folder that holds it: the cache, or that of one night
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """prof/<operator>/<case>/<key>, relative to the working directory; prof/.devices/<environment> for a device."""
         folder = Path(self.root, self.case.operator, self.case.case)
@@ -61,6 +62,22 @@ class PlannedCase:
         """What to ask Snakemake for."""
         return self.folder / "peaks.json" if self.case.operator == DEVICES else self.report
 
+    def link_latest(self) -> None:
+        """Make prof/<operator>/<case>/latest lead to the folder in use, in one step."""
+        link = self.folder.with_name("latest")
+        try:
+            if self.root != CACHE or self.case.operator == DEVICES or os.readlink(link) == self.key:
+                return
+        except OSError:
+            pass
+        temporary = link.with_name(f".latest.{os.getpid()}")
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(self.key, target_is_directory=True)
+        try:
+            temporary.replace(link)
+        except IsADirectoryError:  # a copy that followed the link left a folder in its place
+            temporary.unlink()
+
 
 class Plan:
     """All cases of a cases.yaml, resolved against this machine."""
@@ -71,12 +88,17 @@ class Plan:
         selection: Mapping[str, str] | None = None,
         root: str = CACHE,
         config: Mapping[str, Any] | None = None,
+        stale_on: tuple[str, ...] = key.FACTS,
     ) -> None:
         self._cases = list(cases)
         self._selection = dict(selection or {})
         self._rooted: dict[str, Plan] = {root: self}
         self.root = root
         self.config = dict(config or {})  # as given with --config
+        self._stale_on = stale_on
+        # Asked when the keys are made: whether the cases are to be measured whatever is there, so that no capture of
+        # another machine or version stands for theirs.
+        self.anew: Callable[[], bool] = lambda: False
         # Set when the sweep, its page or a night is asked for, so that they are written even if cases fail.
         self.summary_wanted = False
         self.page_wanted = False
@@ -86,13 +108,13 @@ class Plan:
     def load(cls, config: Mapping[str, Any]) -> Plan:
         """Read the cases file that `--config cases=…` names (config/cases.yaml by default).
 
-        Every other key of `config` must be a setting, which then holds for all cases, or one of SELECTION_KEYS.
+        Every other key of `config` must be a setting, which then holds for all cases, or one of PLAN_KEYS.
         Raises ConfigError with every mistake in the file.
         """
-        overrides = {name: value for name, value in config.items() if name not in ("cases", RUN_KEY, *SELECTION_KEYS)}
+        overrides = {name: value for name, value in config.items() if name not in (*PLAN_KEYS, RUN_KEY)}
         selection = {name: str(config[name]) for name in SELECTION_KEYS if config.get(name)}
         cases = load(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd())
-        return cls(cases, selection, config=config)
+        return cls(cases, selection, config=config, stale_on=_stale_on(config.get("stale_on")))
 
     def rooted(self, root: str) -> Plan:
         """The same cases with their artifacts below `root`."""
@@ -103,14 +125,38 @@ class Plan:
     @cached_property
     def by_id(self) -> dict[str, PlannedCase]:
         """Every case by its id, in the order of the file."""
-        return {case.id: _plan_case(case, self.root) for case in self._cases}
+        return {case.id: self._planned(case) for case in self._cases}
+
+    def _planned(self, case: Case) -> PlannedCase:
+        """The case with the folder to use: its own, or that of a cached capture that serves as well.
+
+        That is one whose facts differ only where they were said not to count, or, where the device is not here, one
+        that was brought from a machine that has it. A night measures, and takes neither.
+        """
+        digest = key.case_digest(case, Path(case.golden), roots())
+        device = identity.resolve(case.settings.device)
+        wanted = PlannedCase(case, key.key(digest, device), device.problem, self.root)
+        if self.root != CACHE or self.anew():
+            return wanted
+        if (case.settings.device == "auto" and device.kind == "cpu") or device.problem:
+            kinds = [device.kind] if device.problem else [kind for kind in identity.ORDER if kind != "cpu"]
+            for kind in kinds:
+                if brought := captures.newest(wanted.folder.parent, f"{digest}-{kind}-"):
+                    return PlannedCase(case, brought.name)
+        if set(self._stale_on) != set(key.FACTS) and not (wanted.folder / "profile.json").exists():
+            same = {name: value for name, value in key.facts(device).items() if name in self._stale_on}
+            if serves := captures.newest(wanted.folder.parent, f"{digest}-{device.kind}-", same):
+                return PlannedCase(case, serves.name, device.problem)
+        return wanted
 
     @cached_property
     def devices(self) -> dict[str, PlannedCase]:
-        """The devices that cases are measured on here, by environment digest; a stand-in has no peaks."""
+        """The devices that cases' captures are made on here, by environment digest; a stand-in has no peaks."""
+        used = {planned.key.rpartition("-")[2] for planned in self.by_id.values()}
         settings = dict.fromkeys(planned.case.settings.device for planned in self.by_id.values())
         found = [device for device in map(identity.resolve, settings) if not device.problem and not device.stand_in]
-        return {key.environment_digest(device): _plan_device(device) for device in found}
+        known = {key.environment_digest(device): device for device in found}
+        return {environment: _plan_device(device) for environment, device in known.items() if environment in used}
 
     def case(self, operator: str, case: str) -> PlannedCase:
         """The planned case, or ConfigError with the nearest ones when there is none of that name."""
@@ -161,26 +207,18 @@ class Plan:
         return self.save()
 
     def save(self) -> Path:
-        """Write the plan for the steps that run in another process; returns its path.
-
-        The path is a parameter of their rules, so that it never changes: an edit of one case must not run the others.
-        """
+        """Write the plan for the steps that run in another process; returns its path, named by its content."""
         everything = (*self.by_id.values(), *self.devices.values())
         data = msgspec.json.encode({planned.case.id: planned for planned in everything})
-        path = PLAN_FOLDER / f"plan-{self.root.replace('/', '-')}.json"
-        if not path.exists() or path.read_bytes() != data:
+        path = PLAN_FOLDER / f"plan-{hashlib.sha256(data).hexdigest()[:16]}.json"
+        if not path.exists():
             artifacts.write_bytes(path, data)
         return path
 
 
-def read_saved(path: Path) -> dict[str, PlannedCase]:
-    """The cases of a saved plan by id."""
-    stat = path.stat()
-    return _read_saved(path, (stat.st_mtime_ns, stat.st_ino, stat.st_size))
-
-
 @lru_cache(maxsize=4)
-def _read_saved(path: Path, stamp: tuple[int, int, int]) -> dict[str, PlannedCase]:
+def read_saved(path: Path) -> dict[str, PlannedCase]:
+    """The cases of a saved plan by id; a plan's name is its content, so that it is read once."""
     return msgspec.json.decode(path.read_bytes(), type=dict[str, PlannedCase])
 
 
@@ -199,17 +237,18 @@ def code_digest(*modules: str) -> str:
     return total.hexdigest()[:16]
 
 
-def _plan_case(case: Case, root: str = CACHE) -> PlannedCase:
-    golden = Path(case.golden)
-    digest = _digest_of(case, golden)
-    device = identity.resolve(case.settings.device)
-    wanted = key.key(digest, device)
-    # A night measures; what was brought from another machine is a cached result.
-    if root == CACHE and ((case.settings.device == "auto" and device.kind == "cpu") or device.problem):
-        brought = _brought(case, digest, device.kind if device.problem else "")
-        if brought:
-            return PlannedCase(case, brought)
-    return PlannedCase(case, wanted, device.problem, root)
+def _stale_on(wanted: object) -> tuple[str, ...]:
+    """The facts of a device that count, from `--config stale_on=torch,cann`; all of them by default."""
+    if wanted is None:
+        return key.FACTS
+    chosen = tuple(filter(None, (name.strip() for name in str(wanted).split(","))))
+    for name in chosen:
+        if name not in key.FACTS:
+            raise ConfigError(
+                f"--config stale_on: there is no fact {name!r}.{names.did_you_mean(name, key.FACTS)} "
+                f"Allowed, with commas: {', '.join(key.FACTS)}."
+            )
+    return chosen
 
 
 def _plan_device(device: identity.DeviceIdentity) -> PlannedCase:
@@ -219,27 +258,9 @@ def _plan_device(device: identity.DeviceIdentity) -> PlannedCase:
 
 
 @cache
-def _roots() -> tuple[Path, ...]:
+def roots() -> tuple[Path, ...]:
+    """Folders whose modules are local to goldens."""
     return (ROOT, Path.cwd())
-
-
-def _digest_of(case: Case, golden: Path) -> str:
-    return key.case_digest(case, golden, _roots())
-
-
-def _brought(case: Case, digest: str, kind: str) -> str:
-    """Key of a finished capture of the same case from another machine's accelerator; "" when there is none."""
-    folder = Path("prof", case.operator, case.case)
-    try:
-        keys = sorted(os.listdir(folder))
-    except OSError:
-        return ""
-    kinds = [kind] if kind else [kind for kind in identity.ORDER if kind != "cpu"]
-    for wanted in kinds:
-        for name in keys:
-            if name.startswith(f"{digest}-{wanted}-") and (folder / name / "profile.json").exists():
-                return name
-    return ""
 
 
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:

@@ -51,8 +51,8 @@ def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | 
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     args, kwargs = tensors.load(case_dir / "inputs.pt")
     target = into or case_dir
-    _clear(target)
     found = _device_identity(inputs)
+    _clear(target)
     with locks.hold(found.lock, waiting=lambda: phase("waiting")):
         phase("running")
         device, measured, capture, walls = _measure(inputs, found, args, kwargs, roots, target)

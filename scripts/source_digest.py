@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
+import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import msgspec
+
+MEMORY = Path(".snakemake/goldenprof")
 
 
 def digest(files: Iterable[Path], roots: Iterable[Path]) -> str:
@@ -14,11 +21,17 @@ def digest(files: Iterable[Path], roots: Iterable[Path]) -> str:
 
     A module is local when its file lies under one of `roots`; installed packages are known by their version instead.
     """
-    roots = tuple(root.resolve() for root in roots)
     total = hashlib.sha256()
-    for path in sorted(_closure(tuple(file.resolve() for file in files), roots)):
-        total.update(f"{_name(path, roots)}\0{_file_digest(path, _stamp(path))}\n".encode())
+    for name, own in by_file(files, roots).items():
+        total.update(f"{name}\0{own}\n".encode())
     return total.hexdigest()
+
+
+def by_file(files: Iterable[Path], roots: Iterable[Path]) -> dict[str, str]:
+    """The digest of each file that `digest` covers, by its path as seen from its root."""
+    roots = tuple(root.resolve() for root in roots)
+    closure = sorted(_closure(tuple(file.resolve() for file in files), roots))
+    return {_name(path, roots): _file_digest(path, _stamp(path)) for path in closure}
 
 
 def local_modules(files: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
@@ -29,11 +42,14 @@ def local_modules(files: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
 def _closure(files: tuple[Path, ...], roots: tuple[Path, ...]) -> set[Path]:
     seen: set[Path] = set()
     waiting = list(files)
+    known = len(_memory())
     while waiting:
         path = waiting.pop()
         if path not in seen:
             seen.add(path)
             waiting.extend(_imports(path, _stamp(path), roots))
+    if len(_memory()) > known:
+        _remember()
     return seen
 
 
@@ -51,52 +67,130 @@ def _name(path: Path, roots: tuple[Path, ...]) -> str:
     return path.name
 
 
-@cache
 def _file_digest(path: Path, stamp: tuple[int, int, int]) -> str:
+    return _read(path, stamp).digest
+
+
+class _Import(msgspec.Struct, array_like=True, frozen=True):
+    """One import statement: `from <level dots><module> import <names>`, or `import <names>` with level -1."""
+
+    level: int
+    module: str
+    names: tuple[str, ...]
+
+
+class _Source(msgspec.Struct, array_like=True, frozen=True):
+    """One file: the digest of what it means, and its import statements."""
+
+    digest: str
+    imports: tuple[_Import, ...] = ()
+
+
+@cache
+def _read(path: Path, stamp: tuple[int, int, int]) -> _Source:
     source = path.read_bytes()
+    content = hashlib.sha256(source).hexdigest()
+    if (known := _memory().get(content)) is None:
+        known = _memory()[content] = _analyse(source, content)
+    return known
+
+
+def _analyse(source: bytes, content: str) -> _Source:
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return hashlib.sha256(source).hexdigest()  # the step that loads it says what is wrong
-    return hashlib.sha256(ast.dump(_without_docstrings(tree)).encode()).hexdigest()
+    except (SyntaxError, ValueError):  # the step that loads it says what is wrong
+        return _Source(content)
+    parts: list[str] = []
+    imports: list[ast.Import | ast.ImportFrom] = []
+    _flatten(tree, parts, imports)
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return _Source(digest, tuple(map(_statement, imports)))
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-    return tree
+def _statement(node: ast.Import | ast.ImportFrom) -> _Import:
+    names = tuple(alias.name for alias in node.names)
+    return _Import(node.level, node.module or "", names) if isinstance(node, ast.ImportFrom) else _Import(-1, "", names)
+
+
+@cache
+def _memory() -> dict[str, _Source]:
+    """What is known of files by their content, from earlier starts: parsing costs more than all else here."""
+    try:
+        return msgspec.msgpack.decode(_memory_file().read_bytes(), type=dict[str, _Source])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _memory_file() -> Path:
+    """One for each version of Python and of this module, whose answers may differ."""
+    own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    return MEMORY / f"sources-{sys.version_info.major}.{sys.version_info.minor}-{own}.msgpack"
+
+
+def _remember() -> None:
+    """Keep the memory for the next start, where there is a run's folder for it; another process may do so too."""
+    if not MEMORY.is_dir():
+        return
+    file = _memory_file()
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(msgspec.msgpack.encode(_memory()))
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+
+
+def _flatten(node: object, parts: list[str], imports: list[ast.Import | ast.ImportFrom]) -> None:
+    """Append the node's meaning to `parts`. Empty fields are left out: which of them exist differs between Pythons."""
+    if isinstance(node, ast.AST):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        parts.append(type(node).__name__)
+        for name in node._fields:
+            value: Any = getattr(node, name, None)
+            if name == "body" and isinstance(node, _DOCUMENTED):
+                value = _without_docstring(value)
+            if value is not None and value != []:
+                parts.append(name)
+                _flatten(value, parts, imports)
+        parts.append(")")
+    elif isinstance(node, list):
+        parts.append("[")
+        for item in node:
+            _flatten(item, parts, imports)
+        parts.append("]")
+    else:
+        parts.append(repr(node))
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return body[1:] or [ast.Pass()]
+    return body
 
 
 @cache
 def _imports(path: Path, stamp: tuple[int, int, int], roots: tuple[Path, ...]) -> tuple[Path, ...]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return ()
     found: list[Path] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                found += _resolve(alias.name, (path.parent, *roots))
-        elif isinstance(node, ast.ImportFrom):
-            found += _from_import(node, path, roots)
+    for statement in _read(path, stamp).imports:
+        if statement.level < 0:
+            for name in statement.names:
+                found += _resolve(name, (path.parent, *roots))
+        else:
+            found += _from_import(statement, path, roots)
     return tuple(file for file in found if any(file.is_relative_to(root) for root in roots))
 
 
-def _from_import(node: ast.ImportFrom, path: Path, roots: tuple[Path, ...]) -> list[Path]:
-    base = path.parents[max(node.level - 1, 0)]
-    places = (base,) if node.level else (base, *roots)
-    module = node.module or ""
-    names = [f"{module}.{alias.name}".strip(".") for alias in node.names]
-    package = [base / "__init__.py"] if node.level and (base / "__init__.py").is_file() else []
-    return package + [file for name in [module, *names] if name for file in _resolve(name, places)]
+def _from_import(statement: _Import, path: Path, roots: tuple[Path, ...]) -> list[Path]:
+    base = path.parents[max(statement.level - 1, 0)]
+    places = (base,) if statement.level else (base, *roots)
+    names = [f"{statement.module}.{name}".strip(".") for name in statement.names]
+    package = [base / "__init__.py"] if statement.level and (base / "__init__.py").is_file() else []
+    return package + [file for name in [statement.module, *names] if name for file in _resolve(name, places)]
 
 
 def _resolve(module: str, places: tuple[Path, ...]) -> list[Path]:

@@ -22,7 +22,8 @@ def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry]) -> st
     now = datetime.now(UTC).replace(microsecond=0)
     project = night_lock.repository(Path.cwd())
     run = RunFacts(NOW, now, platform.node(), project.commit, project.dirty)
-    past = page.past_of(history.History(), run, judged=False, accepted=[])
+    renamed = {alias: one.case.id for one in planned for alias in one.case.aliases}
+    past = page.past_of(history.History(), run, judged=False, renamed=renamed)
     reports = {entry.case: entry.report for entry in entries if entry.report.exists()}
     shown = Shown(run, history_rows.rows(planned, run), judged=False, reports=reports)
     page.write(FOLDER / "index.html", shown, past)

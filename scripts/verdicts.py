@@ -24,6 +24,11 @@ PRECISE = 0.05  # a series that cannot show a change of 5 % is not called unchan
 MIN_DRIFT = 0.05  # of the best earlier level
 SIGMA = 1.4826  # a normal distribution's standard deviation in MADs
 
+UNEXPLAINED = (
+    "Its inputs are not the same bit for bit, although neither its code nor its configuration changed: look for a "
+    "factory that is not seeded, or for a version that draws differently."
+)
+
 Conditions = tuple[tuple[str, str], ...]
 
 
@@ -147,12 +152,17 @@ def _judge_night(replay: _Replay, point: Point) -> Judgement:
     if point.value_us is None:
         return Judgement(Verdict.NO_RESULT, "The case has no result this night.")
     changed = _differences(replay.conditions, point.conditions)
+    same_code = _code(replay.conditions) == _code(point.conditions) != ""
     replay.conditions = point.conditions
     known, replay.identity = replay.identity, point.identity
     if known not in (None, point.identity):
         replay.restart()
         replay.add(point.value_us)
-        detail = "Its inputs, their contents or the cache mode changed: earlier nights measured something else."
+        detail = (
+            UNEXPLAINED
+            if same_code
+            else "Its inputs or the cache mode changed: earlier nights measured something else."
+        )
         return Judgement(Verdict.CHANGED_IDENTITY, detail, changed_conditions=changed)
     have = len(replay.values)
     if have < MIN_NIGHTS:
@@ -255,6 +265,10 @@ def _drift(replay: _Replay, baseline: Baseline) -> float | None:
         return None
     drift = median(replay.values[-MIN_NIGHTS:]) / replay.best_us - 1
     return drift if drift > max(MIN_DRIFT, baseline.smallest_change) else None
+
+
+def _code(conditions: Conditions | None) -> str:
+    return dict(conditions or ()).get("code", "")
 
 
 def _differences(before: Conditions | None, now: Conditions) -> str:

@@ -14,6 +14,7 @@ from scripts.formatting import percent, us
 from scripts.peaks import Peak, PeaksRecord, dtype_of
 
 MARGIN = 1.02  # a peak is a measurement, too
+AGAIN = "`snakemake -j1 peaks --forcerun device_peaks`"
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -124,7 +125,9 @@ def _peak_notes(works: Sequence[Work], peaks: Sequence[PeaksRecord]) -> list[str
         ]
     dtypes = dict.fromkeys(work.dtype for work in works if work.dtype)
     problems = [
-        f"Peak: could not be measured on {record.device.name}: {record.problem}" for record in peaks if record.problem
+        f"Peak: could not be measured on {record.device.name}: {record.problem} ({AGAIN} tries again)"
+        for record in peaks
+        if record.problem
     ]
     return problems + [
         _peak_note(record, peak) for record in peaks for dtype in dtypes if (peak := record.of(dtype)) is not None
@@ -148,13 +151,13 @@ def _flags(work: Work) -> list[str]:
         flags.append(
             f"ABOVE THE PEAK: {work.case} reaches {percent(work.compute_share)} of the measured {work.dtype} matrix "
             f"product. Either it computes in another dtype than {work.dtype}, or the peak was measured on a busy "
-            "device (measure it again), or the time is too short to be true."
+            f"device ({AGAIN} measures it again), or the time is too short to be true."
         )
     if work.memory_share and work.memory_share > MARGIN:
         flags.append(
             f"ABOVE THE PEAK: {work.case} moves its bytes at {percent(work.memory_share)} of the measured copy. Either "
             "it does not read all of its inputs, or a cache held them, or the peak was measured on a busy device "
-            "(measure it again), or the time is too short to be true."
+            f"({AGAIN} measures it again), or the time is too short to be true."
         )
     return flags
 

@@ -1,193 +1,123 @@
-"""What the rules call: one function per rule, and the input functions. The only module that knows Snakemake.
+"""What the rules call: one function per rule. Which of them run, and on what, is said by scripts/staleness.py.
 
 Torch is never imported here: these functions run inside the Snakemake process.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from snakemake.exceptions import SpawnedJobError, WorkflowError
-
-from scripts import artifacts, failures, killed_run, peaks
-from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
-from scripts.plan import CACHE, Plan, PlannedCase, code_digest
+from scripts import artifacts, failures, freshness, locks, stale_locks
+from scripts.errors import CaseFailure, GoldenprofError
+from scripts.freshness import Stamp
+from scripts.plan import CACHE, Plan, PlannedCase
+from scripts.staleness import INDEX, SUMMARY, Staleness, operator_page, sweep_sources, with_peaks
 from scripts.warm import protocol
-
-T = TypeVar("T")
-MADE_BEFORE = ("inputs.json", "inputs.pt", "profile.json", "output.json")  # perf.json, in a case's folder
-CLOCKS_DIFFER_S = 5  # between this machine and a file server
-STEP_MODULES = {
-    "locate_output": ("locate_output",),
-    "parse_csv": ("locate_output", "parse_csv"),
-    "report": ("report",),
-    "operator_report": ("operator_report",),
-    "summary": ("summary",),
-    "page": ("sweep_page",),
-}
+from scripts.workflow_errors import StepFailed, explained, healed
 
 
-class ConfigurationError(WorkflowError):
-    """A user's mistake, shown by Snakemake as its sentence alone: it lists no frames where it sees no traceback."""
-
-    __traceback__ = None
-
-
-class StepFailed(SpawnedJobError):
-    """A step that has printed its own diagnosis: Snakemake adds which job failed, and nothing else."""
-
-    __traceback__ = None
-
-
-def begin(config: Mapping[str, Any]) -> Plan:
+def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     """Read the configuration and plan the run; a mistake in it ends the workflow with its sentence."""
     protocol.begin_session()
-    plan = _explained(lambda: Plan.load(config))
-    killed_run.join()
-    return plan
+    plan = explained(lambda: Plan.load(config))
+    stale_locks.join()
+    return Staleness(plan, workflow)
 
 
-def saved(plan: Plan, root: str = CACHE) -> str:
+def saved(stale: Staleness, root: str = CACHE) -> str:
     """The saved plan's path, for the steps that run in another process; `root` is the folder of the artifacts."""
-    return str(_explained(lambda: plan.rooted(root).saved))
+    return str(explained(lambda: stale.plan.rooted(root).saved))
 
 
-def code(rule: str) -> str:
-    """Digest of the code that a cheap rule depends on: as a parameter, it makes the rule stale when it changes."""
-    return code_digest(*STEP_MODULES[rule])
-
-
-def start(plan: Plan) -> None:
+def start(stale: Staleness) -> None:
     """Before the first job of a run that is no dry run."""
-    if plan.night:
-        _explained(plan.night.begin)
+    if stale.plan.night:
+        explained(stale.plan.night.begin)
 
 
-def finish(plan: Plan) -> None:
+def finish(stale: Staleness, failed: bool) -> None:
     """After the run, whatever became of it: write what its last jobs could not, since cases failed."""
-    if plan.summary_wanted:
+    plan = stale.plan
+    if failed and plan.summary_wanted:
         _write_summary(plan)
-    if plan.page_wanted:
+    if failed and plan.page_wanted:
         _write_page(plan)
     if plan.night and not plan.night.concluded:
-        _explained(plan.night.conclude)
+        explained(plan.night.conclude)
 
 
-def perf_of_case(plan: Plan, wildcards: Any) -> list[str]:
-    """perf.json of the case that a report is asked of, and its device's peaks."""
-    planned = _explained(lambda: plan.case(wildcards.operator, wildcards.case))
-    return _with_peaks(plan, [planned])
-
-
-def perf_of_operator(plan: Plan, wildcards: Any) -> list[str]:
-    """perf.json of every case of the operator, and their devices' peaks."""
-    return _with_peaks(plan, _explained(lambda: plan.operator(wildcards.operator)))
-
-
-def peaks_of_sweep(plan: Plan) -> list[str]:
-    """peaks.json of every device that the cases are measured on here."""
-    return [str(planned.target) for planned in _explained(lambda: plan.devices).values()]
-
-
-def _with_peaks(plan: Plan, cases: list[PlannedCase]) -> list[str]:
-    """A sweep asks for the peaks and waits for them; a single report shows them when they are there.
-
-    Measuring them never fails a job (it leaves a record that says why there are none), so that no report is lost.
-    """
-    paths = sorted({peaks.path_of(planned.key) for planned in cases})
-    asked = {planned.target for planned in plan.devices.values()} if plan.summary_wanted else set()
-    shown = [path for path in paths if path in asked or path.exists()]
-    _date(planned.folder / name for planned in cases for name in MADE_BEFORE)
-    return _date([*(planned.folder / "perf.json" for planned in cases), *shown])
-
-
-def reports_of_sweep(plan: Plan) -> list[str]:
-    """The report of every selected case."""
-    plan.summary_wanted = True
-    return _date(planned.report for planned in _explained(plan.sweep))
-
-
-def _date(paths: Iterable[Path]) -> list[str]:
-    """The paths; files from the future are dated now. After a clock was set back, nothing made of them would pass:
-
-    Snakemake removes what is older than its input.
-    """
-    names, now = [str(path) for path in paths], time.time()
-    for name in names:
-        try:
-            if os.stat(name).st_mtime > now + CLOCKS_DIFFER_S:
-                os.utime(name)
-        except OSError:
-            pass  # it is not there, or another user's
-    return names
-
-
-def locate_output(plan: Plan, wildcards: Any, log: str) -> None:
+def locate_output(stale: Staleness, wildcards: Any, log: str) -> None:
     """Rule locate_output."""
     from scripts import locate_output as step
 
-    _step(plan, wildcards, "locate_output", log, lambda planned: step.run(planned.folder))
+    _step(stale, wildcards, "locate_output", log, lambda planned: _record("locate_output", planned, step.locate))
 
 
-def parse_csv(plan: Plan, wildcards: Any, log: str) -> None:
-    """Rule parse_csv."""
+def parse_csv(stale: Staleness, wildcards: Any, log: str) -> None:
+    """Rule parse_csv. Where the CPU is the device, parsing waits while it measures."""
     from scripts import parse_csv as step
 
-    _step(plan, wildcards, "parse_csv", log, lambda planned: step.run(planned.folder))
+    def work(planned: PlannedCase) -> None:
+        with locks.beside_measuring(planned.key):
+            _record("parse_csv", planned, step.parse)
+
+    _step(stale, wildcards, "parse_csv", log, work)
 
 
-def report(plan: Plan, wildcards: Any, log: str) -> None:
+def report(stale: Staleness, wildcards: Any, log: str) -> None:
     """Rule report."""
     from scripts import report as step
 
-    _step(plan, wildcards, "report", log, lambda planned: step.run(planned.folder / "perf.json", planned.report))
+    def work(planned: PlannedCase) -> None:
+        stamp = freshness.page_stamp("report", with_peaks([planned]))
+        step.run(planned.folder / "perf.json", planned.report)
+        freshness.sign(planned.report, stamp)
+
+    _step(stale, wildcards, "report", log, work)
 
 
-def operator_report(plan: Plan, wildcards: Any, inputs: Iterable[str], log: str) -> None:
+def operator_report(stale: Staleness, wildcards: Any) -> None:
     """Rule operator_report."""
     from scripts import operator_report as step
 
-    target = Path("reports", f"{wildcards.operator}.md")
-    perf = [path for path in map(Path, inputs) if path.name == "perf.json"]
-    _explained(lambda: step.run(wildcards.operator, perf, target))
+    def work() -> None:
+        cases = stale.plan.operator(wildcards.operator)
+        stamp = freshness.page_stamp("operator_report", with_peaks(cases))
+        step.run(wildcards.operator, [planned.folder / "perf.json" for planned in cases], target)
+        freshness.sign(target, stamp)
+
+    target = operator_page(wildcards.operator)
+    explained(work)
 
 
-def summary(plan: Plan) -> None:
+def summary(stale: Staleness) -> None:
     """Rule summary."""
-    _explained(lambda: _write_summary(plan))
+    explained(lambda: _write_summary(stale.plan))
 
 
-def results_for_page(plan: Plan) -> list[str]:
-    """The report of every selected case: the page shows what they are made from."""
-    plan.page_wanted = True
-    return reports_of_sweep(plan)
-
-
-def page(plan: Plan) -> None:
+def page(stale: Staleness) -> None:
     """Rule page."""
-    _explained(lambda: _write_page(plan))
+    explained(lambda: _write_page(stale.plan))
 
 
 def results_of_night(plan: Plan) -> list[str]:
     """perf.json of every selected case in the night's own folder."""
-    return _explained(_night(plan).results)
+    return explained(_night(plan).results)
 
 
 def second_results_of_night(plan: Plan) -> list[str]:
     """perf.json of the second measurement of the night's suspicious cases."""
-    return _explained(_night(plan).second_results)
+    return explained(_night(plan).second_results)
 
 
 def nightly(plan: Plan) -> None:
     """Rules nightly and nightly_again: conclude the night; regressions fail the job."""
     from scripts.night import Outcome
 
-    record = _explained(_night(plan).conclude)
+    record = explained(_night(plan).conclude)
     if record.outcome is Outcome.REGRESSIONS:
         raise StepFailed(f"night {record.run_id}: {record.outcome}")
 
@@ -196,23 +126,28 @@ def _night(plan: Plan) -> Any:
     from scripts import night
 
     if plan.night is None:
-        plan.night = _explained(lambda: night.choose(plan))
+        plan.night = explained(lambda: night.choose(plan))
     return plan.night
 
 
 def _write_summary(plan: Plan) -> None:
     from scripts import summary as step
 
-    entries = [_entry(planned) for planned in plan.sweep()]
-    step.run(entries, Path("reports/summary.md"), Path("reports/summary.csv"))
+    cases = plan.sweep()
     plan.summary_wanted = False
+    stamp = freshness.page_stamp("summary", *sweep_sources(cases))
+    step.run([_entry(planned) for planned in cases], SUMMARY, SUMMARY.with_suffix(".csv"))
+    freshness.sign(SUMMARY, stamp)
 
 
 def _write_page(plan: Plan) -> None:
     from scripts import sweep_page
 
+    cases = plan.sweep()
     plan.page_wanted = False
-    print(sweep_page.write(plan.sweep(), [_entry(planned) for planned in plan.sweep()]), flush=True)
+    stamp = freshness.page_stamp("page", *sweep_sources(cases))
+    print(sweep_page.write(cases, [_entry(planned) for planned in cases]), flush=True)
+    freshness.sign(INDEX, stamp)
 
 
 def _entry(planned: PlannedCase) -> Any:
@@ -229,10 +164,17 @@ def _entry(planned: PlannedCase) -> Any:
     )
 
 
-def _step(plan: Plan, wildcards: Any, name: str, log: str, work: Callable[[PlannedCase], None]) -> None:
+def _record(step: str, planned: PlannedCase, make: Callable[[Path], Any]) -> None:
+    stamp: Stamp = freshness.stamp(step, planned)  # before: what changes meanwhile is stale
+    record = make(planned.folder)
+    record.stamp = str(stamp)
+    artifacts.write(planned.folder / freshness.OUTPUTS[step], record)
+
+
+def _step(stale: Staleness, wildcards: Any, name: str, log: str, work: Callable[[PlannedCase], None]) -> None:
     """Do one step of a case in this process; a failure is remembered, shown, and ends the job."""
-    here = plan.rooted(getattr(wildcards, "root", CACHE))
-    planned = _explained(lambda: here.case(wildcards.operator, wildcards.case))
+    here = stale.plan.rooted(getattr(wildcards, "root", CACHE))
+    planned = explained(lambda: here.case(wildcards.operator, wildcards.case))
     Path(log).unlink(missing_ok=True)
     try:
         work(planned)
@@ -241,20 +183,8 @@ def _step(plan: Plan, wildcards: Any, name: str, log: str, work: Callable[[Plann
         print(text, file=sys.stderr, flush=True)
         raise StepFailed(f"{planned.case.id}: {failure.status}") from None
     except GoldenprofError as error:
-        text = _healed(error)
+        text = healed(error)
         print(text, file=sys.stderr, flush=True)
         raise StepFailed(text) from None
     failures.clear(planned)
-
-
-def _explained(work: Callable[[], T]) -> T:
-    """The result of `work`; an expected error becomes the workflow's own, which is shown without a traceback."""
-    try:
-        return work()
-    except GoldenprofError as error:
-        raise ConfigurationError(_healed(error)) from None
-
-
-def _healed(error: GoldenprofError) -> str:
-    """The error's text; a damaged artifact is put out of the way of the next run."""
-    return artifacts.set_aside(error) if isinstance(error, ArtifactError) else str(error)
+    planned.link_latest()

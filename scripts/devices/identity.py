@@ -104,11 +104,13 @@ def _problem(found: Survey, index: int) -> str:
 
 
 def versions(kind: str) -> dict[str, str]:
-    """The versions that a number on this kind of device depends on: torch and, where they exist, the backend's."""
+    """What a number depends on besides the device's model: torch, the backend's, on the CPU how threads wait."""
     found = survey(kind)
     known = {"torch": package_version("torch"), "driver": found.driver, TOOLKIT.get(kind, ""): found.toolkit}
     if kind == "npu":
         known["torch_npu"] = package_version("torch_npu")
+    if kind == "cpu":
+        known["omp_wait_policy"] = os.environ.get("OMP_WAIT_POLICY", "")
     return {name: value for name, value in known.items() if value}
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from scripts import artifacts, make_inputs, measure_peaks, profile
+from scripts import artifacts, key, locks, make_inputs, measure_peaks, profile
 from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import ROOT, PlannedCase
 from scripts.status import Status
@@ -23,6 +23,7 @@ from scripts.warm.protocol import Message
 
 PR_SET_PDEATHSIG = 1
 LONGEST_TEXT = 50_000  # characters of a message: an exception may hold a whole tensor; the log has all of it
+MADE = {"make_inputs": ("inputs.json",), "profile": ("profile.json", profile.COLLECTED)}
 
 
 def run(step: str, planned: PlannedCase, output: int, pipe: int, environment: dict[str, str]) -> NoReturn:
@@ -100,12 +101,15 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
     then = ""
     try:
         if step == "make_inputs":
-            phase("running")
-            make_inputs.run(planned.case, planned.key, planned.folder, roots)
+            with locks.beside_measuring(planned.key):
+                phase("running")
+                make_inputs.run(planned.case, planned.key, planned.folder, roots)
+            _check_code(step, planned, roots)
         elif step == "peaks":
             measure_peaks.run(planned.case.settings.device, planned.target, phase)
         elif step == "profile":
             then = "analyse" if profile.collect(planned.folder, roots, phase) else ""
+            _check_code(step, planned, roots)
         else:
             profile.analyse(planned.folder, phase)
     except CaseFailure as failure:
@@ -129,6 +133,19 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
         )
     _say(f"{step} took {time.monotonic() - started:.3f} s")
     return Message("result", status=Status.OK, then=then)
+
+
+def _check_code(step: str, planned: PlannedCase, roots: tuple[Path, ...]) -> None:
+    """Take back what was made if the code was edited since the key was: its folder would hold another code's result."""
+    if key.case_digest(planned.case, Path(planned.case.golden), roots) == planned.key.partition("-")[0]:
+        return
+    for name in MADE[step]:
+        (planned.folder / name).unlink(missing_ok=True)
+    raise CaseFailure(
+        Status.INCOMPLETE,
+        f"{planned.case.golden} or a module that it imports was edited while {planned.case.id} was in its step {step}.",
+        "Run the workflow again: it plans for the code as it is now.",
+    )
 
 
 def _blame(error: BaseException) -> Status:

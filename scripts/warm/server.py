@@ -27,7 +27,8 @@ ENVIRONMENT = dict(os.environ)
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 
-from scripts import failures, peaks, plan  # noqa: E402
+from scripts import failures, key, peaks, plan  # noqa: E402
+from scripts.devices import identity  # noqa: E402
 from scripts.errors import CaseFailure  # noqa: E402
 from scripts.plan import PlannedCase  # noqa: E402
 from scripts.status import Status  # noqa: E402
@@ -260,6 +261,7 @@ class Server:
         result = job.result
         if result is not None and result.status == Status.OK and not job.timed_out:
             failures.clear(job.planned)
+            job.planned.link_latest()
             return Answer(0, "")
         failure = _timeout(job) if job.timed_out else _died(job, exit_code) if result is None else _failed(result)
         text = failures.write(job.planned, job.request.step, failure, Path(job.request.log))
@@ -362,6 +364,9 @@ def _warm_up(planned: PlannedCase) -> None:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
             torch.ones(1) + 1
         _warmed.add("profiler")
+    identity.resolve(planned.case.settings.device)  # each child asks again for this, and for the digest
+    if planned.case.golden:
+        key.case_digest(planned.case, Path(planned.case.golden), plan.roots())
     if kind == "cpu" and planned.case.settings.cache == "cold":
         import math
 

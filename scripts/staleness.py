@@ -1,0 +1,190 @@
+"""What of the planned cases is stale in this run: the rules' input functions and messages.
+
+An input is `ancient` unless what makes it runs in this run, so that Snakemake looks at existence alone, never at time
+stamps. What is there, but stale by its content (scripts/freshness.py), is forced by its name. Both hold without
+Snakemake's metadata as well as with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import ancient
+
+from scripts import failures, freshness, peaks
+from scripts.freshness import OUTPUTS, STEPS, Verdict
+from scripts.plan import Plan, PlannedCase
+from scripts.workflow_errors import explained
+
+SUMMARY = Path("reports/summary.md")
+INDEX = Path("reports/index.html")
+HISTORY = Path("history")
+PAGES = ("report", "operator_report", "summary", "page")
+PEAKS = "device_peaks"
+
+
+def operator_page(operator: str) -> Path:
+    """The report of an operator."""
+    return Path("reports", f"{operator}.md")
+
+
+def sweep_sources(cases: list[PlannedCase]) -> tuple[list[Path], str]:
+    """The files that the summary and the page are made from, and what they show of the cases file and of the nights."""
+    files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
+    shown = [(planned.case.id, planned.case.family, planned.case.tier) for planned in cases]
+    return files, repr((shown, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
+
+
+def with_peaks(cases: list[PlannedCase]) -> list[Path]:
+    """The files that a report of `cases` is made from: perf.json, and its device's peaks where there are any."""
+    shown = sorted({path for planned in cases if (path := peaks.path_of(planned.key)).exists()})
+    return [*(planned.folder / "perf.json" for planned in cases), *shown]
+
+
+@dataclass
+class Staleness:
+    """One run of the workflow; `workflow` is Snakemake's own object."""
+
+    plan: Plan
+    workflow: Any
+    _verdicts: dict[Path, Verdict] = field(default_factory=dict)  # by folder
+    _why: dict[str, str] = field(default_factory=dict)  # of pages, by path
+
+    def __post_init__(self) -> None:
+        self.plan.anew = lambda: not self.forced.isdisjoint(("make_inputs", "profile"))
+
+    @cached_property
+    def forced(self) -> frozenset[str]:
+        """The rules that the command line forces."""
+        settings = self.workflow.dag_settings
+        targets = settings.targets if settings.forcetargets else ()
+        return frozenset(STEPS) if settings.forceall else frozenset(map(_rule_of, (*settings.forcerun, *targets)))
+
+    # ------------------------------------------------------------ input functions
+
+    def inputs(self, step: str, wildcards: Any, *names: str) -> list[str]:
+        """Files of a case's folder that `step` reads."""
+        here = self.plan.rooted(wildcards.root)
+        planned = explained(lambda: here.at(wildcards.operator, wildcards.case, wildcards.key))
+        if self._verdict(planned).step in (step, *freshness.before(step)):
+            self._force(planned.folder / OUTPUTS[step])
+        return [self._seen(step, planned, planned.folder / name) for name in names]
+
+    def report_inputs(self, wildcards: Any) -> list[str]:
+        """Input of rule report."""
+        planned = explained(lambda: self.plan.case(wildcards.operator, wildcards.case))
+        return self._page_inputs("report", planned.report, [planned])
+
+    def operator_inputs(self, wildcards: Any) -> list[str]:
+        """Input of rule operator_report."""
+        cases = explained(lambda: self.plan.operator(wildcards.operator))
+        return self._page_inputs("operator_report", operator_page(wildcards.operator), cases)
+
+    def sweep(self) -> list[str]:
+        """Input of the target `all`: the report of every selected case."""
+        self.plan.summary_wanted = True
+        return [str(planned.report) for planned in explained(self.plan.sweep)]
+
+    def peaks(self) -> list[str]:
+        """peaks.json of every device that the cases are measured on here."""
+        return [str(planned.target) for planned in explained(lambda: self.plan.devices).values()]
+
+    def summary_inputs(self) -> list[str]:
+        """Input of rule summary."""
+        return self._sweep_inputs("summary", SUMMARY)
+
+    def page_inputs(self) -> list[str]:
+        """Input of rule page."""
+        self.plan.page_wanted = True
+        return self._sweep_inputs("page", INDEX)
+
+    def _sweep_inputs(self, rule: str, page: Path) -> list[str]:
+        """The reports; one that is missing is passed over where the page stands without it."""
+        cases = explained(self.plan.sweep)
+        if any(self._verdict(planned).step or failures.path(planned).exists() for planned in cases):
+            self._why[str(page)] = "its results change"
+            self._force(page)
+        elif self.forced.isdisjoint((*STEPS, rule)):
+            self._judge(rule, page, *sweep_sources(cases))
+            if not self._why[str(page)]:
+                return [ancient(report) for report in self.sweep() if Path(report).exists()]
+        return self.sweep()
+
+    def _page_inputs(self, rule: str, page: Path, cases: list[PlannedCase]) -> list[str]:
+        first = next((planned for planned in cases if self._verdict(planned).step), None)
+        if first is None:
+            self._judge(rule, page, with_peaks(cases))
+        else:
+            self._why[str(page)] = _after(self._verdict(first), f" of {first.case.id}" if len(cases) > 1 else "")
+            self._force(page)
+        perfs = [self._seen(rule, planned, planned.folder / "perf.json") for planned in cases]
+        return [*perfs, *self._peaks_of(cases)]
+
+    def _peaks_of(self, cases: list[PlannedCase]) -> list[str]:
+        """A sweep asks for the peaks and waits for them; a single report shows them when they are there.
+
+        Measuring them never fails a job (it leaves a record that says why there are none), so that no report is lost.
+        """
+        asked = {planned.target for planned in self.plan.devices.values()} if self.plan.summary_wanted else set()
+        paths = sorted({peaks.path_of(planned.key) for planned in cases})
+        there = str if PEAKS in self.forced else ancient
+        return [there(str(path)) if path.exists() else str(path) for path in paths if path in asked or path.exists()]
+
+    def _judge(self, rule: str, page: Path, sources: Iterable[Path], extra: str = "") -> None:
+        """Force a page whose sources stand if its own content says that it is stale."""
+        self._why[str(page)] = why = freshness.of_page(page, rule, sources, extra)
+        if why:
+            self._force(page)
+
+    def _verdict(self, planned: PlannedCase) -> Verdict:
+        """Asked once, when the DAG is built: what is made later in this run is right."""
+        if (found := self._verdicts.get(planned.folder)) is None:
+            found = self._verdicts[planned.folder] = freshness.of_case(planned)
+        return found
+
+    def _force(self, path: Path) -> None:
+        """Have what is there made again: to Snakemake alone, a file whose input is missing is good enough."""
+        if path.exists():
+            self.workflow.dag.forcefiles.add(str(path))
+
+    def _seen(self, step: str, planned: PlannedCase, path: Path) -> str:
+        earlier = freshness.before(step)
+        runs = self._verdict(planned).step in earlier or not self.forced.isdisjoint(earlier)
+        return str(path) if runs else ancient(str(path))
+
+    # ------------------------------------------------------------ messages
+
+    def why(self, step: str, wildcards: Any) -> str:
+        """Why a step of a case runs."""
+        planned = self.plan.rooted(wildcards.root).case(wildcards.operator, wildcards.case)
+        verdict = self._verdict(planned)
+        if not verdict.step or step in self.forced:
+            return self._asked(step)
+        return verdict.why if step in (verdict.step, "make_inputs") else _after(verdict)
+
+    def why_page(self, rule: str, page: str) -> str:
+        """Why a page is made again."""
+        return self._why.get(page) or self._asked(rule)
+
+    def _asked(self, step: str) -> str:
+        if self.forced.isdisjoint((step, *freshness.before(step))):
+            return "its files are needed and missing"
+        return "forced on the command line"
+
+
+def _after(verdict: Verdict, of_case: str = "") -> str:
+    return f"after {verdict.step}{of_case} ({verdict.why})"
+
+
+def _rule_of(target: str) -> str:
+    """The rule of a target of the command line, which is a rule's name or a file."""
+    if target in (*STEPS, *PAGES, PEAKS):
+        return target
+    name = Path(target).name
+    return next(
+        (rule for rule, output in OUTPUTS.items() if output == name), "summary" if target == str(SUMMARY) else "report"
+    )
