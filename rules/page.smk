@@ -5,7 +5,12 @@ rule page:
     input:
         lambda wildcards: stale.page_inputs(),
     output:
-        page="reports/index.html",
+        page=report(
+            "reports/index.html",
+            caption="captions/page.rst",
+            category="Sweep",
+            labels={"what": "page"},
+        ),
         json="reports/summary.json",
         junit="reports/junit.xml",
         ci="reports/ci.md",

@@ -5,7 +5,13 @@ rule report:
     input:
         lambda wildcards: stale.report_inputs(wildcards),
     output:
-        "reports/{operator}/{case}.md",
+        report(
+            "reports/{operator}/{case}.md",
+            caption="captions/case.rst",
+            category="Cases",
+            subcategory="{operator}",
+            labels={"operator": "{operator}", "case": "{case}"},
+        ),
     log:
         "reports/{operator}/.{case}.log",
     params:
@@ -20,8 +26,18 @@ rule operator_report:
     input:
         lambda wildcards: stale.operator_inputs(wildcards),
     output:
-        markdown="reports/{operator}.md",
-        roofline="reports/{operator}.roofline.svg",
+        markdown=report(
+            "reports/{operator}.md",
+            caption="captions/operator.rst",
+            category="Operators",
+            labels={"operator": "{operator}", "what": "report"},
+        ),
+        roofline=report(
+            "reports/{operator}.roofline.svg",
+            caption="captions/roofline.rst",
+            category="Operators",
+            labels={"operator": "{operator}", "what": "roofline"},
+        ),
     log:
         "reports/.{operator}.log",
     params:
@@ -36,8 +52,18 @@ rule summary:
     input:
         lambda wildcards: stale.summary_inputs(),
     output:
-        markdown="reports/summary.md",
-        table="reports/summary.csv",
+        markdown=report(
+            "reports/summary.md",
+            caption="captions/summary.rst",
+            category="Sweep",
+            labels={"what": "summary"},
+        ),
+        table=report(
+            "reports/summary.csv",
+            caption="captions/table.rst",
+            category="Sweep",
+            labels={"what": "summary, as a table"},
+        ),
     log:
         "reports/.summary.log",
     params:
