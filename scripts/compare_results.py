@@ -11,8 +11,9 @@ from scripts import artifacts, result_identity, speedup
 from scripts.aa_record import AaRecord
 from scripts.artifacts import KernelRow, PerfRecord
 from scripts.errors import ArtifactError
+from scripts.parse_csv import WIDE_SPREAD
 from scripts.result_identity import Difference
-from scripts.speedup import Comparison
+from scripts.speedup import Comparison, Verdict
 
 Signature = tuple[str, str, str, str]  # op, name, core, input shapes
 
@@ -104,15 +105,18 @@ def _compare(first: Result, second: Result, across: Collection[str], practical: 
     renamed = current.get(first.id, first.id) == current.get(second.id, second.id)
     identity = result_identity.differences(first.perf, second.perf, same_case=renamed)
     result_identity.require_comparable(identity, across, second.id)
-    gate, reason = _gate(first, second, practical)
-    times = speedup.judge(_totals(first), _totals(second), paired=False, practical=gate)
+    gate, reason = _gate(first, second)
+    times = speedup.judge(_totals(first), _totals(second), paired=False, practical=max(practical, gate or 0))
+    widest = max(first.perf.device_total.relative_iqr, second.perf.device_total.relative_iqr)
+    if gate is None and widest > WIDE_SPREAD:
+        times = _withheld(times, widest)
     return Pair(
         first,
         second,
         identity,
         result_identity.surroundings(first.perf, second.perf),
         times,
-        gate,
+        max(practical, gate or 0),
         reason,
         kernel_changes(first.perf, second.perf),
     )
@@ -122,20 +126,34 @@ def _totals(result: Result) -> list[Decimal]:
     return [total.device_total_us for total in result.perf.iterations]
 
 
-def _gate(first: Result, second: Result, practical: float) -> tuple[float, str]:
-    """Two runs differ by more than their iterations show: the gate is what an A/A test of the case can resolve."""
+def _gate(first: Result, second: Result) -> tuple[float | None, str]:
+    """The gate that two runs of the case need, by its A/A test; None where there is none.
+
+    Two runs differ by more than the iterations within each show.
+    """
     found = [
         artifacts.read(path, AaRecord)
         for path in (result.path.with_name("aa.json") for result in (first, second))
         if path.exists()
     ]
     gates = [record.gate_between_runs for record in found if record.gate_between_runs is not None]
-    if not gates:
-        return practical, (
-            "no A/A test of this case is at hand: the interval knows the spread within each run, not from run to run "
-            "(`goldenprof aa` measures it)"
-        )
-    return max(practical, *gates), "what the A/A test of this case needs between two runs to stay quiet"
+    if gates:
+        return max(gates), "what the A/A test of this case needs between two runs to stay quiet"
+    return None, (
+        "no A/A test of this case is at hand: the interval knows the spread within each run, not from run to run "
+        "(`goldenprof aa` measures it)"
+    )
+
+
+def _withheld(times: Comparison, widest: float) -> Comparison:
+    """No verdict on two restless runs whose differences from run to run are not known."""
+    if times.verdict not in (Verdict.FASTER, Verdict.SLOWER):
+        return times
+    reason = (
+        f"it would be {times.verdict} ({times.reason}), but a run spreads by {100 * widest:.0f} %, more than "
+        f"{100 * WIDE_SPREAD:.0f} %, and how much runs differ is not known (`goldenprof aa` measures it)"
+    )
+    return replace(times, verdict=Verdict.UNDECIDED, reason=reason)
 
 
 def kernel_changes(first: PerfRecord, second: PerfRecord) -> list[KernelChange]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -302,6 +303,14 @@ def test_an_aa_test_of_the_case_widens_the_gate_between_runs(tmp_path: Path) -> 
     artifacts.write(tmp_path / "a/aa.json", record)
     [pair] = compare_results.compare([(first, second)], [], 0.02, {})
     assert (pair.gate, pair.times.verdict) == (0.15, Verdict.SAME)
+
+
+def test_restless_runs_get_no_verdict_without_an_aa_test(tmp_path: Path) -> None:
+    first, second = result(tmp_path / "a/perf.json"), slower(result(tmp_path / "b/perf.json"), "1.5")
+    second.perf.device_total = replace(second.perf.device_total, relative_iqr=0.3)
+    [pair] = compare_results.compare([(first, second)], [], 0.02, {})
+    assert pair.times.verdict is Verdict.UNDECIDED
+    assert "it would be SLOWER" in pair.times.reason and "spreads by 30 %" in pair.times.reason
 
 
 def test_whole_folders_are_paired_by_case_and_renames_by_their_aliases(tmp_path: Path) -> None:
