@@ -6,7 +6,7 @@ rule nightly:
     input:
         lambda wildcards: steps.results_of_night(plan),
     log:
-        "nights/.nightly.log",
+        "reports/.nightly.log",
     run:
         steps.nightly(plan)
 
@@ -16,6 +16,6 @@ rule nightly_again:
     input:
         lambda wildcards: steps.second_results_of_night(plan),
     log:
-        "nights/.nightly_again.log",
+        "reports/.nightly_again.log",
     run:
         steps.nightly(plan)

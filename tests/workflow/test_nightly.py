@@ -172,6 +172,14 @@ def test_programs_are_told_too(story: Story) -> None:
     assert [case["verdict"]["word"] for case in cases] == ["regression", "not precise enough"]
 
 
+def test_snakemakes_own_report_holds_what_the_sweep_made(story: Story) -> None:
+    made = story.project.run("--report", "report.html")
+    assert made.code == 0, made.output
+    for name in ("one.md", "summary.md", "index.html"):
+        assert f"Adding {name}" in made.output
+    assert "Kernels, spread and provenance of small_golden/one" in (story.project.path / "report.html").read_text()
+
+
 def test_a_dry_run_begins_no_night(story: Story) -> None:
     dry = story.project.run("-n", "nightly", "--config", "run=d")
     assert dry.planned.count("profile") == 2
