@@ -327,4 +327,4 @@ def test_what_does_not_end_is_stopped_with_all_that_it_started(
     assert failure.status is Status.TIMEOUT
     assert f"timeout_s = 6 s (phase: {phase})" in failure.message
     assert cause in failure.advice
-    assert project.processes_after_a_moment() == []
+    assert project.processes_after_a_moment(20) == []

@@ -132,7 +132,7 @@ def test_only_visible_devices_are_seen_and_rows_name_the_physical_one(ascend: As
 
 
 def test_missing_synchronisation_lets_warm_up_kernels_leak_in(ascend: Ascend, tmp_path: Path) -> None:
-    capture = take(ascend, tmp_path, "--never-synchronise", "--noise-mib=4096")
+    capture = take(ascend, tmp_path, "--never-synchronise", "--noise-mib=16384")
     rows = capture.table("kernel_details.csv")
     assert len(rows) > STEPS * PER_STEP
     assert rows[0]["Step Id"] == ""

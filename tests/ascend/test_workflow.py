@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 from scripts.status import Status
 
@@ -89,5 +88,5 @@ def test_nothing_is_left_of_a_collected_case(sweep: Sweep) -> None:
     assert len(sweep.project.perf(MAIN).iterations) == ITERATIONS
 
 
-def test_no_process_is_left(sweep: Sweep, tmp_path: Path) -> None:
-    assert sweep.project.processes_after_a_moment() == []
+def test_no_process_is_left(sweep: Sweep) -> None:
+    assert sweep.project.processes_after_a_moment(20) == []

@@ -92,7 +92,7 @@ def sweep(ascend: Ascend, folder: Path) -> Sweep:
     project = Project((folder / "project").resolve())
     project.path.mkdir()
     (project.path / "prof").symlink_to(elsewhere)
-    (project.path / "golden").symlink_to(ROOT / "golden")
+    shutil.copytree(ROOT / "golden", project.path / "golden", ignore=shutil.ignore_patterns("__pycache__"))
     (project.path / "config").mkdir()
     shutil.copy(ROOT / "config/cases.yaml", project.path / "config/cases.yaml")
     log = folder / "log.jsonl"
