@@ -105,18 +105,17 @@ def _compare(first: Result, second: Result, across: Collection[str], practical: 
     renamed = current.get(first.id, first.id) == current.get(second.id, second.id)
     identity = result_identity.differences(first.perf, second.perf, same_case=renamed)
     result_identity.require_comparable(identity, across, second.id)
-    gate, reason = _gate(first, second)
-    times = speedup.judge(_totals(first), _totals(second), paired=False, practical=max(practical, gate or 0))
-    widest = max(first.perf.device_total.relative_iqr, second.perf.device_total.relative_iqr)
-    if gate is None and widest > WIDE_SPREAD:
-        times = _withheld(times, widest)
+    gate, reason, doubt = _gate(first, second)
+    times = speedup.judge(_totals(first), _totals(second), paired=False, practical=max(practical, gate))
+    if doubt:
+        times = _withheld(times, doubt)
     return Pair(
         first,
         second,
         identity,
         result_identity.surroundings(first.perf, second.perf),
         times,
-        max(practical, gate or 0),
+        max(practical, gate),
         reason,
         kernel_changes(first.perf, second.perf),
     )
@@ -126,8 +125,8 @@ def _totals(result: Result) -> list[Decimal]:
     return [total.device_total_us for total in result.perf.iterations]
 
 
-def _gate(first: Result, second: Result) -> tuple[float | None, str]:
-    """The gate that two runs of the case need, by its A/A test; None where there is none.
+def _gate(first: Result, second: Result) -> tuple[float, str, str]:
+    """The gate that two runs need by the case's A/A test, 0 without one; a note; and why no verdict is given, or "".
 
     Two runs differ by more than the iterations within each show.
     """
@@ -136,23 +135,28 @@ def _gate(first: Result, second: Result) -> tuple[float | None, str]:
         for path in (result.path.with_name("aa.json") for result in (first, second))
         if path.exists()
     ]
-    gates = [record.gate_between_runs for record in found if record.gate_between_runs is not None]
-    if gates:
-        return max(gates), "what the A/A test of this case needs between two runs to stay quiet"
-    return None, (
+    if found:
+        gates = [record.gate_between_runs for record in found]
+        quiet = [gate for gate in gates if gate is not None]
+        doubt = "" if len(quiet) == len(gates) else "the case's A/A test found no gate that stays quiet on this machine"
+        return max(quiet, default=0.0), "what the A/A test of this case needs between two runs to stay quiet", doubt
+    widest = max(first.perf.device_total.relative_iqr, second.perf.device_total.relative_iqr)
+    note = (
         "no A/A test of this case is at hand: the interval knows the spread within each run, not from run to run "
         "(`goldenprof aa` measures it)"
     )
+    doubt = (
+        f"a run spreads by {100 * widest:.0f} %, more than {100 * WIDE_SPREAD:.0f} %, and how much runs differ is not "
+        "known (`goldenprof aa` measures it)"
+    )
+    return 0.0, note, doubt if widest > WIDE_SPREAD else ""
 
 
-def _withheld(times: Comparison, widest: float) -> Comparison:
-    """No verdict on two restless runs whose differences from run to run are not known."""
+def _withheld(times: Comparison, doubt: str) -> Comparison:
+    """No verdict on runs of which it is not known how much they differ."""
     if times.verdict not in (Verdict.FASTER, Verdict.SLOWER):
         return times
-    reason = (
-        f"it would be {times.verdict} ({times.reason}), but a run spreads by {100 * widest:.0f} %, more than "
-        f"{100 * WIDE_SPREAD:.0f} %, and how much runs differ is not known (`goldenprof aa` measures it)"
-    )
+    reason = f"it would be {times.verdict} ({times.reason}), but {doubt}"
     return replace(times, verdict=Verdict.UNDECIDED, reason=reason)
 
 

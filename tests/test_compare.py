@@ -305,6 +305,17 @@ def test_an_aa_test_of_the_case_widens_the_gate_between_runs(tmp_path: Path) -> 
     assert (pair.gate, pair.times.verdict) == (0.15, Verdict.SAME)
 
 
+def test_a_machine_on_which_no_gate_is_quiet_gets_no_verdict(tmp_path: Path) -> None:
+    first, second = result(tmp_path / "a/perf.json"), slower(result(tmp_path / "b/perf.json"), "3")
+    series = [AaSeries(BETWEEN_RUNS, 20, 9, 0, 11, 0.2, 0.7, 9.0, None, None)]
+    device = DeviceInfo("npu", "npu:0", "Ascend910B3")
+    record = AaRecord("attention_golden", "perf_p0_small", "", device, "", 12, 0.02, ("1", "1"), series)
+    artifacts.write(tmp_path / "b/aa.json", record)
+    [pair] = compare_results.compare([(first, second)], [], 0.02, {})
+    assert pair.times.verdict is Verdict.UNDECIDED
+    assert "no gate that stays quiet" in pair.times.reason
+
+
 def test_restless_runs_get_no_verdict_without_an_aa_test(tmp_path: Path) -> None:
     first, second = result(tmp_path / "a/perf.json"), slower(result(tmp_path / "b/perf.json"), "1.5")
     second.perf.device_total = replace(second.perf.device_total, relative_iqr=0.3)
