@@ -83,6 +83,7 @@ def _point(rows: list[HistoryRow]) -> Point:
         at=first.run_started_at,
         value_us=first.e2e_us if good else None,
         again_us=again,
+        fastest_us=min((row.min_us for row in good if row.min_us is not None), default=None),
         identity=first.identity,
         conditions=tuple(json.loads(first.conditions).items()) if good else (),
     )

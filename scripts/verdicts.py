@@ -22,6 +22,7 @@ DECIDE = 2.75  # … and the mean of both at least this far
 MIN_CHANGE = 0.02  # of the baseline: smaller changes are no news, however significant
 PRECISE = 0.05  # a series that cannot show a change of 5 % is not called unchanged
 MIN_DRIFT = 0.05  # of the best earlier level
+FASTEST_MOVES = 0.25  # of a slowdown that is real shows in the fastest iteration as well, at least
 SIGMA = 1.4826  # a normal distribution's standard deviation in MADs
 
 UNEXPLAINED = (
@@ -55,6 +56,7 @@ class Point:
     again_us: float | None = None  # the second measurement of the same night
     identity: str = ""  # what was measured: inputs, scalars, cache mode
     conditions: Conditions = ()  # versions, code and settings that may move the number
+    fastest_us: float | None = None  # the night's fastest iteration, of both measurements
 
 
 @dataclass(frozen=True)
@@ -105,27 +107,31 @@ class _Replay:
     """What is carried from night to night."""
 
     values: list[float] = field(default_factory=list)  # the baseline, oldest first
+    fastest: list[float] = field(default_factory=list)  # fastest iterations of these nights, where they are known
     best_us: float | None = None  # best level that the baseline ever had
     identity: str | None = None
     conditions: Conditions | None = None  # of the night before
     baseline_conditions: Conditions | None = None  # of the last night that entered the baseline
     pending_us: float | None = None  # last night's unconfirmed value
-    streak: list[float] = field(default_factory=list)  # nights of a change that is neither accepted nor gone
+    # Nights of a change that is neither accepted nor gone, each with its fastest iteration.
+    streak: list[tuple[float, float | None]] = field(default_factory=list)
     side: int = 0  # of the streak
     since: str = ""
 
     def restart(self) -> None:
         """Begin a new baseline."""
-        self.values, self.best_us = [], None
+        self.values, self.fastest, self.best_us = [], [], None
         self.end_streak()
 
     def end_streak(self) -> None:
         """Forget a change that is gone, accepted or the new baseline."""
         self.pending_us, self.streak, self.side, self.since = None, [], 0, ""
 
-    def add(self, value_us: float) -> None:
+    def add(self, value_us: float, fastest_us: float | None = None) -> None:
         """Count a night into the baseline."""
         self.values.append(value_us)
+        if fastest_us is not None:
+            self.fastest.append(fastest_us)
         self.baseline_conditions = self.conditions
         if len(self.values) >= MIN_NIGHTS:
             level = median(self.values[-MIN_NIGHTS:])
@@ -166,7 +172,7 @@ def _judge_night(replay: _Replay, point: Point) -> Judgement:
         return Judgement(Verdict.CHANGED_IDENTITY, detail, changed_conditions=changed)
     have = len(replay.values)
     if have < MIN_NIGHTS:
-        replay.add(point.value_us)
+        replay.add(point.value_us, point.fastest_us)
         detail = f"{have} of the {MIN_NIGHTS} earlier nights that a verdict needs."
         return Judgement(Verdict.NOT_ENOUGH_HISTORY, detail, changed_conditions=changed)
     return _compare(replay, point, point.value_us, changed)
@@ -175,12 +181,22 @@ def _judge_night(replay: _Replay, point: Point) -> Judgement:
 def _compare(replay: _Replay, point: Point, first_us: float, changed: str) -> Judgement:
     """The verdict against a baseline that is long enough; `first_us` is the night's first measurement."""
     baseline = Baseline.of(replay.values)
+    if _disturbed(replay, baseline, point, first_us):
+        return Judgement(
+            Verdict.NOT_PRECISE_ENOUGH,
+            f"The median is {_percent(first_us / baseline.median_us - 1)} off, but its fastest iteration hardly: "
+            "something disturbed the measurement.",
+            baseline.median_us,
+            first_us / baseline.median_us - 1,
+            baseline.smallest_change,
+            changed_conditions=changed,
+        )
     verdict, detail, used_us = _decide(replay, baseline, first_us, point.again_us)
     new = False
     if verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
         new = not replay.since
         replay.since = replay.since or point.run_id
-        replay.streak.append(used_us)
+        replay.streak.append((used_us, point.fastest_us))
         replay.pending_us = None
         if new and (with_it := _differences(replay.baseline_conditions, point.conditions)):
             detail += f" Changed with it: {with_it}."
@@ -188,7 +204,7 @@ def _compare(replay: _Replay, point: Point, first_us: float, changed: str) -> Ju
         replay.pending_us = first_us
     else:
         replay.end_streak()
-        replay.add(used_us)
+        replay.add(used_us, point.fastest_us)
         if baseline.smallest_change > PRECISE:
             verdict = Verdict.NOT_PRECISE_ENOUGH
             detail = f"Only a change of more than {baseline.smallest_change:.0%} would show in this case's noise."
@@ -206,6 +222,17 @@ def _compare(replay: _Replay, point: Point, first_us: float, changed: str) -> Ju
     if verdict is Verdict.IMPROVEMENT and len(replay.streak) >= MIN_NIGHTS:
         _rebase(replay)
     return judgement
+
+
+def _disturbed(replay: _Replay, baseline: Baseline, point: Point, first_us: float) -> bool:
+    """Whether a slow median stands on slow iterations beside fast ones: a slower case has no fast ones.
+
+    Such a night gives no verdict, and enters no baseline.
+    """
+    if point.fastest_us is None or len(replay.fastest) < MIN_NIGHTS or baseline.side(first_us, CONFIRM) <= 0:
+        return False
+    moved = point.fastest_us / median(replay.fastest[-WINDOW:]) - 1
+    return moved < FASTEST_MOVES * (first_us / baseline.median_us - 1)
 
 
 def _decide(replay: _Replay, baseline: Baseline, first_us: float, again_us: float | None) -> tuple[Verdict, str, float]:
@@ -256,8 +283,8 @@ def _change(baseline: Baseline, side: int, value_us: float, how: str) -> tuple[V
 def _rebase(replay: _Replay) -> None:
     streak = list(replay.streak)
     replay.restart()
-    for value_us in streak:
-        replay.add(value_us)
+    for value_us, fastest_us in streak:
+        replay.add(value_us, fastest_us)
 
 
 def _drift(replay: _Replay, baseline: Baseline) -> float | None:

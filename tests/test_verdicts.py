@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -82,6 +83,15 @@ def test_a_noisy_series_says_what_it_could_see() -> None:
     assert judged.smallest_change is not None
     assert judged.smallest_change > 0.3
     assert f"{judged.smallest_change:.0%}" in judged.detail
+
+
+def test_a_median_that_is_slow_beside_fast_iterations_is_a_disturbance() -> None:
+    before = [replace(point, fastest_us=95.0) for point in nights(QUIET)]
+    disturbed = [replace(night(i, 150, again=160), fastest_us=95.5) for i in (10, 11)]
+    judged = judge([*before, *disturbed])
+    assert [judgement.verdict for judgement in judged[10:]] == [Verdict.NOT_PRECISE_ENOUGH] * 2
+    assert "disturbed" in judged[10].detail
+    assert last([*before, replace(night(10, 150, again=160), fastest_us=99.0)]) is Verdict.REGRESSION
 
 
 def test_an_accepted_change_starts_the_baseline_anew() -> None:
