@@ -91,7 +91,7 @@ def test_a_median_that_is_slow_beside_fast_iterations_is_a_disturbance() -> None
     judged = judge([*before, *disturbed])
     assert [judgement.verdict for judgement in judged[10:]] == [Verdict.NOT_PRECISE_ENOUGH] * 2
     assert "disturbed" in judged[10].detail
-    assert last([*before, replace(night(10, 150, again=160), fastest_us=99.0)]) is Verdict.REGRESSION
+    assert last([*before, replace(night(10, 150, again=160), fastest_us=140.0)]) is Verdict.REGRESSION
 
 
 def test_an_accepted_change_starts_the_baseline_anew() -> None:
