@@ -75,9 +75,8 @@ class Night:
     def line(self) -> str:
         """One line about it."""
         words = ", ".join(f"{case.case.partition('/')[0]} {case.verdict}" for case in self.record.cases)
-        return (
-            f"night {self.number:2}: exit code {self.exit_code} ({self.record.outcome}), {self.seconds:.0f} s: {words}"
-        )
+        end = f"exit code {self.exit_code} ({self.record.outcome}), {self.seconds:.0f} s, load {self.load:.1f}"
+        return f"night {self.number:2}: {end}: {words}"
 
 
 def main() -> int:
