@@ -4,8 +4,9 @@
 
 Goldens of more than a millisecond must agree within 5 % in the median. `yes`: the whole 95 % interval of the ratio lies
 within 5 %. `NO`: the whole interval lies beyond, and the exit code is 1. `too noisy`: the machine was too busy to tell.
-Both sides call the golden twice before they time it, and neither flushes the cache: two ways to time a call are compared,
-not cold and warm caches. A round is one timed call of each; which comes first alternates. One thread by default: on a busy machine threads wait for each other.
+Both sides call the golden twice before they time it, and neither flushes the cache: two ways to time a call are
+compared, not cold and warm caches. A round is one timed call of each; which comes first alternates. One thread by
+default: on a busy machine threads wait for each other.
 """
 
 from __future__ import annotations
