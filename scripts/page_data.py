@@ -220,7 +220,7 @@ class _Builder:
         marks = [(i, one.changed_conditions) for i, one in enumerate(judged) if one.changed_conditions]
         return HistoryPlot(
             run=[self._run(point.run_id, point.at) for point in points],
-            us=[_mean(point.value_us, point.again_us) for point in points],
+            us=[_drawn(point.value_us, point.again_us) for point in points],
             verdicts=[self.verdicts(str(one.verdict)) for one in judged],
             steps=[(i, _level_change(series, i)) for i in series.change_points],
             marks=marks,
@@ -261,8 +261,9 @@ def encode(data: PageData) -> str:
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
-def _mean(first: float | None, again: float | None) -> float | None:
-    return first if first is None or again is None else (first + again) / 2
+def _drawn(first: float | None, again: float | None) -> float | None:
+    """The less disturbed of a night's measurements."""
+    return first if first is None or again is None else min(first, again)
 
 
 def _level_change(series: Series, at: int) -> str:

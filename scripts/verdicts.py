@@ -66,7 +66,7 @@ class Judgement:
     verdict: Verdict
     detail: str
     baseline_us: float | None = None
-    change: float | None = None  # tonight / baseline - 1, both measurements averaged
+    change: float | None = None  # tonight / baseline - 1; of two measurements, what both show at least
     smallest_change: float | None = None  # the smallest that would have been noticed
     since: str = ""  # run that the regression or improvement began with
     new: bool = False  # True on that first night
@@ -255,8 +255,9 @@ def _decide(replay: _Replay, baseline: Baseline, first_us: float, again_us: floa
         return Verdict.SUSPICIOUS, detail, first_us
     replay.side = _confirmed(baseline, first_us, again_us)
     if replay.side:
-        both = fmean((first_us, again_us))
-        return (*_change(baseline, replay.side, both, "on two measurements in one night"), both)
+        # What both show at least: either may have been disturbed besides.
+        nearer = min(first_us, again_us, key=lambda value_us: abs(value_us - baseline.median_us))
+        return (*_change(baseline, replay.side, nearer, "on two measurements in one night"), nearer)
     return Verdict.SAME, f"The first measurement was {seen} off, the second did not confirm it.", again_us
 
 

@@ -56,6 +56,7 @@ def test_two_slow_nights_in_a_row_are_a_regression_that_stays_one_until_it_is_go
 def test_a_second_measurement_in_the_same_night_decides_at_once() -> None:
     before = nights(QUIET)
     assert last([*before, night(10, 108, again=107.9)]) is Verdict.REGRESSION
+    assert judge([*before, night(10, 108, again=400)])[-1].change == pytest.approx(0.08, abs=1e-3)
     assert last([*before, night(10, 108, again=100.1)]) is Verdict.SAME
     assert last([*before, night(10, 92, again=92.2)]) is Verdict.IMPROVEMENT
 
