@@ -146,6 +146,13 @@ def test_gating_scores_groups_and_renormalises(norm_type: int, groups: int, kept
         close(y[t], wanted)
 
 
+@pytest.mark.parametrize("mode, expected", [(0, [0, 1]), (1, [2, 3])])
+def test_gating_ranks_groups_by_their_best_or_their_two_best(mode: int, expected: list[int]) -> None:
+    x = torch.tensor([[3.0, -9.0, 2.0, 1.9]])  # two groups: one great expert, two good ones
+    _, ids, _ = load("moe_gating_topk_golden")[1](x, k=2, group_count=2, group_select_mode=mode, norm_type=1)
+    assert ids.tolist() == [expected]
+
+
 def test_one_expert_is_a_gated_block() -> None:
     i, out = run("llada2_expert_ffn_golden")
     both = i["x"].double() @ i["w13"].double()
