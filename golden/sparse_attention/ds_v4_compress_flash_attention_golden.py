@@ -34,7 +34,7 @@ class _Size(NamedTuple):
 
 
 _SIZES = {
-    "smoke": _Size((100, 6), 2, 4, 32, cmp_ratio=8, window=16, cmp_blocks=4, blocks=12, block_size=16, width=8),
+    "smoke": _Size((104, 6), 2, 4, 32, cmp_ratio=8, window=16, cmp_blocks=4, blocks=12, block_size=16, width=8),
     "p0": _Size((1024,), 2, 64, 512, cmp_ratio=128, window=128, cmp_blocks=1, blocks=8, block_size=128, width=9),
 }
 CASES = tuple(_SIZES)
