@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scripts import artifacts, peaks, work
+from scripts import artifacts, case_section, peaks, work
 from scripts.artifacts import FailureRecord, PerfRecord, ProfileRecord
 from scripts.errors import ArtifactError
 from scripts.formatting import one_line
@@ -114,7 +114,7 @@ def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
         peak_gbps=done.peak_gbps,
         iteration_us=[float(row.device_total_us) for row in perf.iterations],
         ops=[OpTime(row.op, row.core, row.count, float(row.total_us)) for row in perf.ops],
-        warnings=list(dict.fromkeys([*profile.warnings, *perf.warnings])),
+        warnings=case_section.warnings(perf),
         profiler_dir=profile.profiler_dir,
         log=Path(blank.folder, "profile.log").as_posix(),
         command=profile.command,

@@ -23,6 +23,7 @@ RULES = {
     "outside_steps": "ran in no step",
     "warm_up": "ran in a step that is not measured",
     "communication": "moves data between devices",
+    "other_device": "ran on another device than the golden",
 }
 
 

@@ -12,14 +12,14 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from scripts import accepted, artifacts, cli, history, history_rows, page, series
+from scripts import accepted, artifacts, case_section, cli, history, history_rows, page, series
 from scripts.cases import Case, Settings
 from scripts.errors import ArtifactError, ConfigError
 from scripts.history import History, HistoryRow, OpTime
 from scripts.history_rows import RunFacts
 from scripts.plan import PlannedCase
 from scripts.verdicts import Verdict
-from tests.records import failure_record, perf_record, profile_record
+from tests.records import failure_record, perf_record, profile_record, spread
 
 START = datetime(2026, 6, 12, 2, tzinfo=UTC)
 ROW = HistoryRow(
@@ -201,6 +201,11 @@ def test_the_row_of_a_result_holds_its_numbers_and_what_may_move_them(
         "0123456789ab",
         "3",
     )
+    disturbed = replace(perf, host_wall=spread("1"), warnings=["Ask for Level1."])
+    artifacts.write(planned.folder / "perf.json", disturbed)
+    (row,) = history_rows.rows([planned], facts)
+    assert row.warnings == case_section.warnings(disturbed)
+    assert "Do not use its E2E" in row.warnings[-1]
     artifacts.write(planned.folder / "failure.json", failure_record("attention_golden", "p0", key=planned.key))
     (row,) = history_rows.rows([planned], facts)
     assert (row.status, row.e2e_us) == ("golden_failed", None)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts import artifacts, operator_report, report
+from scripts import artifacts, assignment, operator_report, report
 from scripts.artifacts import CrossCheck, DeviceInfo, DroppedRow, Noise, PipeRow, TensorInfo
 from scripts.call_text import dtypes, shapes
 from scripts.errors import ArtifactError, CaseFailure
@@ -554,3 +554,7 @@ def test_operator_report_is_written_from_files(tmp_path: Path) -> None:
     operator_report.run("attention_golden", paths, tmp_path / "reports/attention_golden.md")
     expected = operator_report.render("attention_golden", two_cases())
     assert (tmp_path / "reports/attention_golden.md").read_text(encoding="utf-8") == expected
+
+
+def test_the_legend_explains_every_rule_by_which_rows_are_dropped() -> None:
+    assert set(report.RULES) == set(assignment.RULES) - {"golden"}
