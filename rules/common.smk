@@ -16,7 +16,8 @@ CASE = (
 
 
 wildcard_constraints:
-    operator=r"(?!(?:summary|index)\b)[A-Za-z0-9][A-Za-z0-9_.-]*",
+    # Not the sweep's own pages beside the operators'; `summary-2` and `index.x` are operators.
+    operator=r"(?!(?:summary|index)(?:/|\.(?:md|roofline\.svg)$))[A-Za-z0-9][A-Za-z0-9_.-]*",
     case=r"[A-Za-z0-9][A-Za-z0-9_.-]*",
     environment=r"[0-9a-f]{8}",
     key=r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}",

@@ -20,4 +20,4 @@ rule device_peaks:
     message:
         "device_peaks of {wildcards.environment}: asked for once per device and set of versions"
     shell:
-        "{PYTHON} -I -S {CLIENT:q} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"
+        "{PYTHON:q} -I -S {CLIENT:q} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"

@@ -24,6 +24,11 @@ from scripts.workflow_errors import explained
 
 SUMMARY = Path("reports/summary.md")
 INDEX = Path("reports/index.html")
+# The rules of the sweep's own files, by their names in reports/.
+SWEEP_PAGES = {
+    **dict.fromkeys(("summary.md", "summary.csv"), "summary"),
+    **dict.fromkeys(("index.html", "summary.json", "junit.xml", "ci.md", "goldenprof.prom"), "page"),
+}
 HISTORY = Path("history")
 PAGES = ("report", "operator_report", "summary", "page")
 PEAKS = "device_peaks"
@@ -203,7 +208,9 @@ def _rule_of(target: str) -> str:
     """The rule of a target of the command line, which is a rule's name or a file."""
     if target in (*STEPS, *PAGES, PEAKS):
         return target
-    name = Path(target).name
-    return next(
-        (rule for rule, output in OUTPUTS.items() if output == name), "summary" if target == str(SUMMARY) else "report"
-    )
+    path = Path(os.path.relpath(target))
+    if path.name == "peaks.json":
+        return PEAKS
+    if path.parent == SUMMARY.parent:
+        return SWEEP_PAGES.get(path.name, "operator_report")
+    return next((rule for rule, output in OUTPUTS.items() if output == path.name), "report")

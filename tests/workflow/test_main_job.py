@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import exports, staleness
 from tests.workflow.conftest import ROOT, Project
 
 CASES = """
@@ -152,3 +153,41 @@ def test_the_run_can_be_repeated_by_hand(swept: Project, tmp_path: Path) -> None
 
 def test_no_process_is_left_behind(swept: Project) -> None:
     assert swept.processes_after_a_moment() == []
+
+
+def test_operators_may_begin_like_the_pages_of_the_sweep(project: Project) -> None:
+    operators = ("index-add_golden", "index.x", "summary-2")
+    entry = "{golden: golden/factory_golden.py, function: factory_golden, mode: B, cases: {good: {}}}"
+    project.cases("operators:\n" + "".join(f"  {name}: {entry}\n" for name in operators))
+    targets = [f"reports/{name}{page}" for name in operators for page in ("/good.md", ".md")]
+    run = project.run("-n", *targets, "reports/summary.md", "reports/index.html")
+    assert run.code == 0, run.output
+    for name in operators:
+        assert f"operator_report of {name}: " in run.output
+        assert f" report of {name}/good: " in run.output or f"\nreport of {name}/good: " in run.output
+    assert run.output.count("operator_report of ") == 3
+    assert set(re.findall(r"^(summary|page)  +1$", run.output, re.MULTILINE)) == {"summary", "page"}
+
+
+@pytest.mark.parametrize(
+    ("target", "rule"),
+    [
+        ("reports/index.html", "page"),
+        ("reports/junit.xml", "page"),
+        ("reports/summary.csv", "summary"),
+        ("./reports/summary.md", "summary"),
+        ("reports/softmax_golden.md", "operator_report"),
+        ("reports/softmax_golden.roofline.svg", "operator_report"),
+        ("reports/softmax_golden/once.md", "report"),
+        ("prof/.devices/01234567/peaks.json", "device_peaks"),
+        ("prof/softmax_golden/once/0123456789ab-cpu-01234567/perf.json", "parse_csv"),
+        ("make_inputs", "make_inputs"),
+    ],
+)
+def test_a_forced_file_forces_the_rule_that_makes_it(target: str, rule: str) -> None:
+    assert staleness._rule_of(target) == rule
+
+
+def test_every_file_of_the_sweep_has_its_rule() -> None:
+    made = {staleness.SUMMARY.name, "summary.csv", staleness.INDEX.name, *exports.NAMES.values()}
+    assert set(staleness.SWEEP_PAGES) == made
