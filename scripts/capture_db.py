@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
+from scripts.capture_folder import open_readonly
 from scripts.errors import CaseFailure
 from scripts.kernel_table import UNKNOWN, Coded, KernelTable, unquoted
 from scripts.status import Status
@@ -42,7 +42,7 @@ def read(path: Path) -> KernelTable:
     Raises CaseFailure(INCOMPLETE) when the file is no such database.
     """
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        with open_readonly(path) as connection:
             return _read(connection, path)
     except sqlite3.Error as error:
         raise CaseFailure(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from scripts.capture_folder import OUTPUT, SUMMARIES, get, infos, open_readonly
 from scripts.errors import ConfigError
 
-OUTPUT = "ASCEND_PROFILER_OUTPUT"
-SUMMARIES = ("PROF_*/mindstudio_profiler_output", "mindstudio_profiler_output")  # msprof's own exports
 BLOCK = 2**20
 
 
@@ -48,17 +44,17 @@ def folder_of(path: Path) -> Path:
 
 def read(capture: Path) -> CaptureFacts:
     """The facts of `capture`; raises ConfigError when another profiler than torch_npu's has written it."""
-    info = _info(capture)
-    common = _get(info, "config", "common_config")
-    activities = _get(common, "activities") or []
+    info = next(infos(capture), None)
+    common = get(info, "config", "common_config")
+    activities = get(common, "activities") or []
     if activities and "ProfilerActivity.NPU" not in activities:
         raise ConfigError(
             f"{capture} is not a capture of an NPU: it recorded {', '.join(map(str, activities))}. If goldenprof made "
             "it, copy its whole folder prof/<operator>/<case>/<key> instead: that has the inputs and regions, too."
         )
-    cann = str(_get(info, "cann_version") or "")
-    versions = {"torch_npu": str(_get(info, "torch_npu_version") or ""), "cann": cann}
-    warmup = _get(common, "schedule", "warmup")
+    cann = str(get(info, "cann_version") or "")
+    versions = {"torch_npu": str(get(info, "torch_npu_version") or ""), "cann": cann}
+    warmup = get(common, "schedule", "warmup")
     return CaptureFacts(
         digest=_digest(capture),
         versions={name: value for name, value in versions.items() if value},
@@ -68,27 +64,11 @@ def read(capture: Path) -> CaptureFacts:
     )
 
 
-def _info(capture: Path) -> Any:
-    """profiler_info[_RANK].json, None where it is missing or damaged (the process died before it was written)."""
-    for path in sorted(capture.glob("profiler_info*.json")):
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-    return None
-
-
-def _get(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 def _model(capture: Path) -> str:
     """The chip's name, which only the database export has."""
     for path in sorted((capture / OUTPUT).glob("*.db")):
         try:
-            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            with open_readonly(path) as connection:
                 names = {str(name) for (name,) in connection.execute("SELECT name FROM NPU_INFO") if name}
         except sqlite3.Error:
             continue

@@ -6,13 +6,13 @@ always 0. The order is kernel_details.csv, then what msprof left behind (op_summ
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 from scripts import artifacts
 from scripts.artifacts import OutputRecord, ProfileRecord
+from scripts.capture_folder import OUTPUT, SUMMARIES, get, infos, open_readonly
 from scripts.errors import CaseFailure
 from scripts.kernel_table import slices
 from scripts.status import Status
@@ -112,25 +112,13 @@ def _level(capture: Path) -> str:
 
 def _info(capture: Path, *keys: str) -> Any:
     """An entry of `config` in profiler_info*.json, None where none has it (no such file when the process died)."""
-    for path in sorted(capture.glob("profiler_info*.json")):
-        try:
-            info = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if (value := _get(info, "config", *keys)) is not None:
-            return value
-    return None
-
-
-def _get(info: Any, *keys: str) -> Any:
-    for key in keys:
-        info = info.get(key) if isinstance(info, dict) else None
-    return info
+    found = (get(info, "config", *keys) for info in infos(capture))
+    return next((value for value in found if value is not None), None)
 
 
 def _source(capture: Path) -> tuple[Path, str, str]:
     """(file, source_kind, why) in the order of preference; CaseFailure when no file has kernel rows."""
-    output = capture / "ASCEND_PROFILER_OUTPUT"
+    output = capture / OUTPUT
     details = output / "kernel_details.csv"
     trouble = _trouble(details)
     if not trouble:
@@ -158,8 +146,7 @@ def _trouble(path: Path) -> str:
 
 def _op_summary(capture: Path) -> Path | None:
     """msprof's summary (the first slice of it); several exports are not chosen between."""
-    folders = ("PROF_*/mindstudio_profiler_output", "mindstudio_profiler_output")
-    found = sorted(path for folder in folders for path in capture.glob(f"{folder}/op_summary_*.csv"))
+    found = sorted(path for folder in SUMMARIES for path in capture.glob(f"{folder}/op_summary_*.csv"))
     with_rows = [path for path in found if not _trouble(path)]
     exports = {slices(path) for path in with_rows}
     if len(exports) > 1:
@@ -173,7 +160,7 @@ def _op_summary(capture: Path) -> Path | None:
 
 def _has_kernels(database: Path) -> bool:
     try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        with open_readonly(database) as connection:
             return connection.execute("SELECT 1 FROM COMPUTE_TASK_INFO LIMIT 1").fetchone() is not None
     except sqlite3.Error:
         return False

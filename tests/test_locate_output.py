@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import artifacts, locate_output
+from scripts import artifacts, capture_folder, locate_output
 from scripts.artifacts import OutputRecord
 from scripts.errors import ArtifactError, CaseFailure
 from scripts.locate_output import locate
@@ -92,6 +92,22 @@ def test_several_exports_are_not_chosen_between(case_dir: Path) -> None:
     for stamp in (20260101000000, 20260102000000):
         (msprof(case_dir) / f"op_summary_{stamp}.csv").write_text(ROWS)
     assert "several op_summary exports" in missing(case_dir).message
+
+
+@pytest.mark.parametrize("name", ["what?", "a#b", "100%20", "ünï"])
+def test_a_database_is_opened_wherever_it_lies_and_not_made(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name / "ascend_pytorch_profiler.db"
+    path.parent.mkdir()
+    with pytest.raises(sqlite3.Error), capture_folder.open_readonly(path):
+        pass
+    assert not path.exists()
+    database(path, 2)
+    with capture_folder.open_readonly(path) as connection:
+        assert connection.execute("SELECT count(*) FROM COMPUTE_TASK_INFO").fetchone() == (2,)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM COMPUTE_TASK_INFO")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
 
 
 def test_a_database_is_taken_last(case_dir: Path) -> None:
