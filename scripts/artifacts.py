@@ -213,7 +213,7 @@ class DroppedRow:
     """A row of the capture that does not belong to the golden, and the rule that says so."""
 
     line: int  # 1-based line in the source file, 0 where the source has no lines
-    rule: str  # "noise", "before_noise", "restore", "outside_steps", "warm_up", "communication"
+    rule: str  # one of assignment.RULES, "golden" excepted
     step_id: int | None
     op: str
     name: str
@@ -277,7 +277,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -335,7 +335,12 @@ def set_aside(error: ArtifactError) -> str:
     return f"{error} (Done: it is now {kept.name}.)"
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def umask() -> int:
+    """The process's umask. It is read where that is possible: setting it, if for a moment, reaches every thread."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("Umask:")).split()[1], 8)
+    except (OSError, StopIteration):
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask

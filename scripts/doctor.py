@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from scripts import locks
+from scripts import artifacts, locks
 from scripts.devices import ascend, identity
 from scripts.errors import ConfigError
 from scripts.findings import Finding, Level, ok, problem, warning
@@ -68,7 +68,7 @@ def findings(device: str, run: bool = True, save: Path | None = None) -> Iterato
     yield from ascend.findings()
     yield from devices(chosen)
     yield cores(identity.cpu_count(), chosen.kind)
-    yield umask(_umask(), chosen.kind)
+    yield umask(artifacts.umask(), chosen.kind)
     yield disk(shutil.disk_usage(Path.cwd()).free)
     yield writable(Path("prof"))
     yield lock_folder()
@@ -227,9 +227,3 @@ def _why(log: str) -> str:
             f"{ascend.SET_ENV}; or uninstall torch_npu; or set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
     return f"run it by hand for the whole output: cd {ROOT} && {sys.executable} -m scripts.doctor_probe DEVICE FOLDER"
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import cli, doctor, doctor_probe, locate_output, parse_csv
+from scripts import artifacts, cli, doctor, doctor_probe, locate_output, parse_csv
 from scripts.artifacts import PerfRecord, read
 from scripts.devices import ascend, identity
 from scripts.devices.identity import DeviceIdentity, Survey
@@ -113,8 +113,8 @@ def test_a_umask_that_lets_others_write_matters_on_an_npu(mask, kind, level):
 def test_the_umask_is_looked_at_and_left_as_it_is():
     before = os.umask(0o027)
     try:
-        assert doctor._umask() == 0o027
-        assert doctor._umask() == 0o027
+        assert artifacts.umask() == 0o027
+        assert artifacts.umask() == 0o027
     finally:
         os.umask(before)
 
