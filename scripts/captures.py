@@ -29,7 +29,8 @@ def newest(
 ) -> Path | None:
     """The folder of the finished capture that was begun last, None when there is none.
 
-    Its name begins with `prefix` and is not `other_than`; it was made with these `facts`.
+    Its name begins with `prefix` and is not `other_than`; it was made with these `facts`, where "" means
+    that it has none.
     """
     found = [
         folder
@@ -56,7 +57,7 @@ def _has(folder: Path, facts: Mapping[str, str]) -> bool:
         known = msgspec.json.decode((folder / "inputs.json").read_bytes(), type=_Facts).device_facts
     except (OSError, msgspec.MsgspecError):
         return False
-    return all(known.get(name) == value for name, value in facts.items())
+    return all(known.get(name, "") == value for name, value in facts.items())
 
 
 def _began(folder: Path) -> float:

@@ -24,7 +24,7 @@ from scripts.devices.identity import DeviceIdentity
 PROTOCOL = 1
 PATTERN = re.compile(r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}")
 # Facts of a device that count by default: a change of any of them makes every case stale.
-FACTS = ("torch", "torch_npu", "cann", "cuda", "driver", "model")
+FACTS = ("torch", "torch_npu", "cann", "cuda", "driver", "omp_wait_policy", "model")
 
 
 def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:

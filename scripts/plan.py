@@ -144,7 +144,8 @@ class Plan:
                 if brought := captures.newest(wanted.folder.parent, f"{digest}-{kind}-"):
                     return PlannedCase(case, brought.name)
         if set(self._stale_on) != set(key.FACTS) and not (wanted.folder / "profile.json").exists():
-            same = {name: value for name, value in key.facts(device).items() if name in self._stale_on}
+            known = key.facts(device)
+            same = {name: known.get(name, "") for name in self._stale_on}
             if serves := captures.newest(wanted.folder.parent, f"{digest}-{device.kind}-", same):
                 return PlannedCase(case, serves.name, device.problem)
         return wanted

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts import key
 from scripts.devices import identity
+from scripts.devices.identity import Survey
 
 SMI = "GPU-1a, NVIDIA H200, 570.10\nGPU-2b, NVIDIA H200, 570.10\n"
 
@@ -139,3 +141,13 @@ def test_a_device_is_locked_by_its_number_on_the_machine(
 
 def test_the_cpu_is_one_device() -> None:
     assert identity.DeviceIdentity("cpu", 0, "EPYC").lock == "cpu"
+
+
+@pytest.mark.parametrize("kind", identity.ORDER)
+def test_every_version_in_a_key_can_be_named_in_stale_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    monkeypatch.setattr(
+        identity, "survey", lambda kind: Survey(kind, ("a model",), "570.10", identity.TOOLKIT.get(kind, ""))
+    )
+    monkeypatch.setattr(identity, "package_version", lambda package: "1.0")
+    assert set(identity.versions(kind)) <= set(key.FACTS)
