@@ -112,7 +112,7 @@ class _Replay:
     identity: str | None = None
     conditions: Conditions | None = None  # of the night before
     baseline_conditions: Conditions | None = None  # of the last night that entered the baseline
-    pending_us: float | None = None  # last night's unconfirmed value
+    pending_us: float | None = None  # unconfirmed value of the last night that could be judged
     # Nights of a change that is neither accepted nor gone, each with its fastest iteration.
     streak: list[tuple[float, float | None]] = field(default_factory=list)
     side: int = 0  # of the streak
@@ -163,7 +163,7 @@ def _judge_night(replay: _Replay, point: Point) -> Judgement:
     known, replay.identity = replay.identity, point.identity
     if known not in (None, point.identity):
         replay.restart()
-        replay.add(point.value_us)
+        replay.add(point.value_us, point.fastest_us)
         detail = (
             UNEXPLAINED
             if same_code
@@ -242,7 +242,7 @@ def _decide(replay: _Replay, baseline: Baseline, first_us: float, again_us: floa
     if again_us is None and replay.pending_us is not None:
         replay.side = _confirmed(baseline, replay.pending_us, first_us)
         if replay.side:
-            return (*_change(baseline, replay.side, first_us, "on two nights in a row"), first_us)
+            return (*_change(baseline, replay.side, first_us, "on two nights"), first_us)
     if not baseline.side(first_us, SUSPECT):
         return (
             Verdict.SAME,

@@ -95,6 +95,13 @@ def test_a_median_that_is_slow_beside_fast_iterations_is_a_disturbance() -> None
     assert last([*before, replace(night(10, 150, again=160), fastest_us=140.0)]) is Verdict.REGRESSION
 
 
+def test_the_fastest_iteration_of_the_first_night_of_a_new_identity_counts() -> None:
+    before = [replace(night(i, 100, identity="b" if i > 9 else "a"), fastest_us=95.0) for i in range(17)]
+    assert last([*before, replace(night(17, 150, again=160, identity="b"), fastest_us=95.5)]) is (
+        Verdict.NOT_PRECISE_ENOUGH
+    )
+
+
 def test_an_accepted_change_starts_the_baseline_anew() -> None:
     points = nights([*QUIET, *[108.0] * 12])
     judged = judge(points, accepted=[points[12].at])
@@ -133,6 +140,7 @@ def test_a_night_without_a_result_is_neither_good_nor_bad() -> None:
         Verdict.NO_RESULT,
         Verdict.REGRESSION,
     ]
+    assert judged[-1].detail.endswith("on two nights.")  # not "in a row"
 
 
 def test_a_slow_drift_is_reported_against_the_best_earlier_level() -> None:
