@@ -1,5 +1,6 @@
 # make report   set up .venv if it is not there, then profile and report the main case
 # make test     set up, then run all tests
+# make bench    measure every promise about speed and write docs/performance.md; takes about 20 minutes
 # make nightly-demo   ten nights of small CPU goldens, one of which becomes slower, and their page
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -20,6 +21,9 @@ test: $(READY)
 
 lint: $(READY)
 	$(BIN)/python -m pytest tests/test_style.py
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks --write docs/performance.md
 
 nightly-demo: $(READY)
 	$(BIN)/python benchmarks/nightly_demo.py

@@ -100,6 +100,7 @@ class Checkout:
 
     path: Path
     cases: list[str]  # ids
+    output: str = ""  # of the last call
 
     def seconds(self, *arguments: str, check: bool = True, **environment: str) -> float:
         """Wall time of one call of snakemake; RuntimeError with its output when it fails."""
@@ -125,6 +126,11 @@ class Checkout:
         """Append code to a module of the checkout, so that what uses it is stale."""
         with (self.path / "scripts" / f"{module}.py").open("a") as file:
             file.write(f"\n\n{text}\n")
+
+    def edit_cases(self, old: str, new: str) -> None:
+        """Replace text of the cases file."""
+        path = self.path / "config/cases.yaml"
+        path.write_text(path.read_text().replace(old, new))
 
 
 def ids(count: int) -> list[str]:

@@ -1,0 +1,139 @@
+"""Measure every promise about speed, print the table, and write it to docs/performance.md.
+
+    python -m benchmarks [--quick] [--slow] [--only NAME …] [--write FILE]
+
+`--quick` takes small sizes, at which promises need not hold. `--slow` measures a deliberately slow variant of ours
+instead: every line must then be missed, and the exit code is 0 when it is. Otherwise it is 1 when a line is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import device, single, sweep
+from benchmarks.lines import Line
+from benchmarks.sweep import Scale
+from scripts.devices.identity import survey
+
+HEADER = ("what", "ours", "the other side", "ratio", "promised", "kept")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large everything is."""
+
+    trivial: int = 50
+    cases: tuple[int, ...] = (100, 1000, 3000)
+    promised: int = 1000  # the number of cases that the promises are about
+    rows: int = 1_000_000
+    mib: int = 1024
+    product: int = 2048
+    noisy: int = 8
+    repeats: int = 2
+
+
+QUICK = Sizes(trivial=4, cases=(20,), promised=20, rows=20_000, mib=16, product=1024, noisy=2, repeats=1)
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--slow", action="store_true", help="deliberately slow variants, which must miss every line")
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="some of the parts")
+    parser.add_argument("--write", type=Path, help="file for the table")
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
+    scales: list[Scale] = []
+    lines: list[Line] = []
+    print(_row(HEADER), _row(["---"] * len(HEADER)), sep="\n", flush=True)
+    for name in options.only or PARTS:
+        for line in PARTS[name](sizes, options.slow, scales):
+            lines.append(line)
+            print(_row(line.cells()), flush=True)
+    if options.write:
+        options.write.write_text(page(lines, scales))
+    missed = [line for line in lines if not line.holds]
+    if options.slow:
+        return 0 if len(missed) == len(lines) else 1
+    return 1 if missed else 0
+
+
+def _dag(sizes: Sizes, slow: bool, scales: list[Scale]) -> Iterable[Line]:
+    for cases in (sizes.promised,) if slow else sizes.cases:
+        repeats = sizes.repeats if cases <= sizes.promised else 1
+        found = list(sweep.against_empty(cases, repeats, slow))
+        scales += found
+        if cases == sizes.promised:
+            yield from sweep.lines(found)
+
+
+PARTS: dict[str, Callable[[Sizes, bool, list[Scale]], Iterable[Line]]] = {
+    "startup": lambda sizes, slow, _: single.start_up(slow),
+    "parsing": lambda sizes, slow, _: single.parsing(sizes.rows, slow),
+    "inputs": lambda sizes, slow, _: single.inputs(sizes.mib, slow),
+    "device": lambda sizes, slow, _: device.locked_share(sizes.product, slow),
+    "profiled": lambda sizes, slow, _: sweep.profiled(sizes.trivial, slow),
+    "dag": _dag,
+    "noise": lambda sizes, slow, _: () if slow else device.noise(sizes.noisy),
+}
+
+
+def page(lines: list[Line], scales: list[Scale]) -> str:
+    """docs/performance.md."""
+    parts = [
+        "# Performance\n\nWritten by `make bench`. Each line measures both sides in the same run, on this machine:\n",
+        f"{_machine()}\n",
+        "\n".join([_row(HEADER), _row(["---"] * len(HEADER)), *(_row(line.cells()) for line in lines)]),
+    ]
+    if len({scale.cases for scale in scales}) > 1:
+        parts += ["\n## How cost grows\n", _growth(scales)]
+    return "\n".join(parts) + "\n"
+
+
+def _machine() -> str:
+    load = os.getloadavg()
+    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return (
+        f"{survey('cpu').models[0]} cores, {gib:.0f} GiB, {platform.system()} {platform.release()}, Python "
+        f"{platform.python_version()}, Snakemake {version('snakemake')}, torch {version('torch')}; "
+        f"load {load[0]:.1f} (1 min), {load[2]:.1f} (15 min) at the end; {date.today().isoformat()}."
+    )
+
+
+def _growth(scales: list[Scale]) -> str:
+    """A table and a plot of processor seconds over the number of cases."""
+    events = list(dict.fromkeys(scale.event for scale in scales))
+    counts = sorted({scale.cases for scale in scales})
+    found = {(scale.event, scale.cases): scale for scale in scales}
+    rows = [_row(["processor seconds, ours / empty rules", *(f"{count} cases" for count in counts)])]
+    rows.append(_row(["---"] * (1 + len(counts))))
+    for event in events:
+        cells = [found[event, count] for count in counts]
+        rows.append(_row([event, *(f"{cell.ours:.1f} / {cell.empty:.1f}" for cell in cells)]))
+    plots = []
+    for event in ("nothing to do", "parser and reports stale"):
+        ours, empty = ([getattr(found[event, count], side) for count in counts] for side in ("ours", "empty"))
+        plots.append(
+            f'```mermaid\nxychart-beta\n    title "{event}: ours (upper line) and empty rules"\n'
+            f'    x-axis "cases" [{", ".join(map(str, counts))}]\n    y-axis "processor seconds"\n'
+            f"    line [{', '.join(f'{value:.2f}' for value in ours)}]\n"
+            f"    line [{', '.join(f'{value:.2f}' for value in empty)}]\n```"
+        )
+    return "\n".join(rows) + "\n\n" + "\n\n".join(plots)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What the workflow adds to Snakemake's own cost, and what a case costs when all of them are profiled in one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import project
+from benchmarks.lines import Line, cpu_seconds
+from benchmarks.project import Checkout
+
+FRESH_CASES = 3  # measured in a process of their own, for the cost of one
+SLOW = """
+import time
+
+
+def _slow(work):
+    def slowed(*arguments, **options):
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+        return work(*arguments, **options)
+
+    return slowed
+
+
+NAME = _slow(NAME)
+"""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Processor seconds of ours and of the same DAG with empty rules, at one number of cases."""
+
+    cases: int
+    event: str
+    ours: float
+    empty: float
+
+
+def profiled(cases: int, slow: bool = False) -> Iterator[Line]:
+    """`cases` trivial cases in one `snakemake -j1`, against a fresh process for each; `slow`: a run for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = project.checkout(Path(folder, "ours"), cases)
+        made.edit_cases("noise_mib: 1", "noise_mib: 1, cache: warm")
+        start = time.perf_counter()
+        if slow:
+            for case in made.cases:
+                made.seconds("-j1", f"reports/{case}.md")
+        else:
+            made.seconds("-j1", *(f"reports/{case}.md" for case in made.cases))
+        per_case = (time.perf_counter() - start) / cases
+        fresh = _fresh(made)
+    yield Line(f"{cases} trivial cases, seconds a case, against a process for each", per_case, fresh, "s", 15, True)
+    yield Line(f"{cases} trivial cases, seconds a case, against 0.3 s", per_case, 0.3, "s", 1)
+
+
+def _fresh(made: Checkout) -> float:
+    """Seconds of one case in a Python process of its own that repeats it from its inputs, nothing else running."""
+    start = time.perf_counter()
+    for case in made.cases[:FRESH_CASES]:
+        (folder,) = (path for path in (made.path / "prof" / case).iterdir() if not path.is_symlink())
+        command = [sys.executable, "-m", "scripts.profile", str(folder.relative_to(made.path)), "--into", "again"]
+        environment = {**os.environ, "PYTHONPATH": str(made.path), "GOLDENPROF_LOCK_DIR": str(made.path / ".locks")}
+        subprocess.run(command, cwd=made.path, env=environment, check=True, capture_output=True)
+    return (time.perf_counter() - start) / min(FRESH_CASES, len(made.cases))
+
+
+def against_empty(cases: int, repeats: int = 2, slow: bool = False) -> Iterator[Scale]:
+    """Each event of a sweep of `cases` cases; `slow` puts 0.1 s of work into every step and every question."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours = project.cached(Path(folder, "ours"), cases)
+        empty = project.empty(Path(folder, "empty"), cases)
+        if slow:
+            for module, name in (("report", "run"), ("parse_csv", "parse"), ("freshness", "of_case")):
+                ours.edit(module, SLOW.replace("NAME", name))
+            ours.seconds("-j8")
+        one = f"reports/{ours.cases[cases // 2]}.md"
+        for event, module, arguments, forced in (
+            ("nothing to do", "", ("-j8",), ()),
+            ("`-n` of one target", "", ("-n", one), ()),
+            ("reports stale", "report", ("-j8",), ("-R", "report")),
+            ("parser and reports stale", "parse_csv", ("-j8",), ("-R", "parse_csv")),
+        ):
+            taken: list[tuple[float, float]] = []
+            for k in range(repeats):
+                if module:
+                    ours.edit(module, f"EDITED_{k} = True")
+                mine = cpu_seconds(lambda a=arguments: ours.seconds(*a))
+                _check(ours, module, cases)
+                # What stands before is run as it is, forced or not: the summary and the page stand on both sides.
+                theirs = cpu_seconds(lambda a=arguments, f=forced: empty.seconds(*a, *f))
+                taken.append((mine, theirs))
+            yield Scale(cases, event, min(mine for mine, _ in taken), min(theirs for _, theirs in taken))
+
+
+def _check(ours: Checkout, module: str, cases: int) -> None:
+    """That the event was what it is called: a bench of the wrong jobs would be worth nothing."""
+    done = ours.output.count("\nFinished jobid")
+    wanted = {"": (0,), "report": (cases,), "parse_csv": (2 * cases,)}[module]
+    if not any(count <= done <= count + 3 for count in wanted):  # the summary, the page and the target `all`
+        raise RuntimeError(f"{done} jobs ran where {wanted[0]} were meant; the output ends:\n{ours.output[-2000:]}")
+
+
+def lines(scales: list[Scale]) -> Iterator[Line]:
+    """The promises about one number of cases."""
+    for scale in scales:
+        limit = 1.4 if scale.event.startswith("parser") else 1.3
+        what = f"{scale.cases} cases, {scale.event}, against empty rules"
+        yield Line(what, scale.ours, scale.empty, "s cpu", limit)
