@@ -35,16 +35,12 @@ def hold(name: str, *, shared: bool = False, waiting: Callable[[], None] = lambd
     """Hold the lock `name`; `waiting` is called once when another process has it.
 
     Any number of holders may share it with `shared`; without, there is one. A child that the holder forks loses it.
+    Who waits for it alone is not overtaken by ever new sharers: all pass a gate, and it is shut meanwhile.
     """
     descriptor = _open(name)
     _held.add(descriptor)
-    mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        try:
-            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(descriptor, mode)
+        _acquire(name, descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
         own = os.fstat(descriptor)
         yield
         _let_go(name, descriptor, own)
@@ -54,6 +50,22 @@ def hold(name: str, *, shared: bool = False, waiting: Callable[[], None] = lambd
             os.close(descriptor)
         except OSError:
             pass  # whoever closed it has given the lock away
+
+
+def _acquire(name: str, descriptor: int, mode: int, waiting: Callable[[], None]) -> None:
+    gate = _open(f"{name}-gate")
+    _held.add(gate)
+    try:
+        try:
+            fcntl.flock(gate, mode | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(gate, mode)
+            fcntl.flock(descriptor, mode)
+    finally:
+        _held.discard(gate)
+        os.close(gate)
 
 
 def _let_go(name: str, descriptor: int, own: os.stat_result) -> None:

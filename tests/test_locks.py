@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -91,6 +92,28 @@ def test_shared_holders_do_not_wait_for_each_other_and_an_exclusive_one_does() -
     process.communicate()
     assert process.returncode == 0
     assert waited == []
+
+
+def test_who_waits_to_hold_alone_is_not_overtaken_by_ever_new_sharers() -> None:
+    over = threading.Event()
+
+    def share(delay_s: float) -> None:
+        time.sleep(delay_s)
+        while not over.is_set():
+            with locks.hold("cpu", shared=True):
+                time.sleep(0.05)
+
+    sharers = [threading.Thread(target=share, args=(k * 0.01,), daemon=True) for k in range(8)]
+    for sharer in sharers:
+        sharer.start()
+    time.sleep(0.2)
+    alone = subprocess.run(
+        [sys.executable, "-c", HOLD.replace("npu:0", "cpu")], input="\n", capture_output=True, text=True, timeout=20
+    )
+    over.set()
+    for sharer in sharers:
+        sharer.join()
+    assert alone.stdout.endswith("held\n")
 
 
 def test_different_devices_do_not_wait_for_each_other() -> None:
