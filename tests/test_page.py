@@ -258,7 +258,7 @@ def test_a_case_has_its_charts_links_and_commands(opened: Any, built: Path) -> N
     detail = opened.locator(".detail").first
     words = detail.inner_text()
     assert re.search(r"\+(19|20)\.\d %", words)
-    assert "on two nights in a row" in words
+    assert "on two nights" in words
     charts = [str(chart.get_attribute("aria-label")) for chart in detail.locator("svg[role=img]").all()]
     assert charts[0].startswith("Time by op type, 1")
     assert charts[1:] == ["Device total of 5 iterations", "E2E over 12 nights"]
