@@ -1,6 +1,7 @@
 # make report   set up .venv if it is not there, then profile and report the main case
 # make test     set up, then run all tests
 # make bench    measure every promise about speed and write docs/performance.md; takes about 20 minutes
+# make soak     fifty kills, a thousand cases, a full disk, no memory: an hour or so, partly as root
 # make nightly-demo   ten nights of small CPU goldens, one of which becomes slower, and their page
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 REPORT := reports/attention_golden/perf_p0_small.md
 
-.PHONY: report test lint bench nightly-demo clean-venv
+.PHONY: report test lint bench soak nightly-demo clean-venv
 
 report: $(READY)
 	$(BIN)/snakemake -j1 $(REPORT)
@@ -18,6 +19,9 @@ report: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+soak: $(READY)
+	$(BIN)/python benchmarks/soak.py
 
 lint: $(READY)
 	$(BIN)/python -m pytest tests/test_style.py

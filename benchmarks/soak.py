@@ -189,6 +189,7 @@ def full(count: int) -> str:
                 if (checkout.contents()["names"], checkout.contents()["measured"]) != (wanted["names"], right):
                     _expect(False, f"after {size} KiB: {_difference(wanted['names'], checkout.contents()['names'])}")
             finally:
+                _expect(checkout.left() == [], "processes are left")
                 subprocess.run(["umount", str(disk)], check=True)
     largest = 24 + need * (count - 1) // count
     return f"{count} sizes of disk from 24 to {largest} KiB: {failed} sweeps failed, every next run finished"

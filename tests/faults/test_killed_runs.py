@@ -84,7 +84,7 @@ def killed(sleepy: Project) -> Iterator[dict[str, object]]:
     yield {"left": left, "runs": codes, "last": sleepy.run("-j1", *REPORTS), "again": sleepy.run("-n", *REPORTS)}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_run_that_is_killed_leaves_no_process(killed: dict, number: signal.Signals) -> None:
     assert killed["runs"][number].code != 0
     assert killed["left"][number] == []
