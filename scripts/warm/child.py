@@ -98,18 +98,19 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
     started = time.monotonic()
     _say(f"{step} of {planned.case.id}, key {planned.key}")
     roots = (ROOT, Path.cwd())
+    golden, folder = Path(planned.case.golden).resolve(), planned.folder.resolve()  # a golden may change the directory
     then = ""
     try:
         if step == "make_inputs":
             with locks.beside_measuring(planned.key):
                 phase("running")
                 make_inputs.run(planned.case, planned.key, planned.folder, roots)
-            _check_code(step, planned, roots)
+            _check_code(step, planned, golden, folder, roots)
         elif step == "peaks":
             measure_peaks.run(planned.case.settings.device, planned.target, phase)
         elif step == "profile":
             then = "analyse" if profile.collect(planned.folder, roots, phase) else ""
-            _check_code(step, planned, roots)
+            _check_code(step, planned, golden, folder, roots)
         else:
             profile.analyse(planned.folder, phase)
     except CaseFailure as failure:
@@ -135,12 +136,12 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
     return Message("result", status=Status.OK, then=then)
 
 
-def _check_code(step: str, planned: PlannedCase, roots: tuple[Path, ...]) -> None:
+def _check_code(step: str, planned: PlannedCase, golden: Path, folder: Path, roots: tuple[Path, ...]) -> None:
     """Take back what was made if the code was edited since the key was: its folder would hold another code's result."""
-    if key.case_digest(planned.case, Path(planned.case.golden), roots) == planned.key.partition("-")[0]:
+    if key.case_digest(planned.case, golden, roots) == planned.key.partition("-")[0]:
         return
     for name in MADE[step]:
-        (planned.folder / name).unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
     raise CaseFailure(
         Status.INCOMPLETE,
         f"{planned.case.golden} or a module that it imports was edited while {planned.case.id} was in its step {step}.",
