@@ -268,7 +268,7 @@ def test_a_case_has_its_charts_links_and_commands(opened: Any, built: Path) -> N
         target = (built.parent / str(link.get_attribute("href"))).resolve()
         assert target.exists()
     detail.locator(".copy").first.click()
-    assert detail.locator(".copy").first.inner_text() == "Copied"
+    detail.get_by_text("Copied", exact=True).wait_for()
 
 
 def test_the_command_is_really_copied(browser: Any, built: Path) -> None:
@@ -276,6 +276,7 @@ def test_the_command_is_really_copied(browser: Any, built: Path) -> None:
     tab = context.new_page()
     tab.goto(f"{built.as_uri()}#case={SLOW}")
     tab.locator(".copy").first.click()
+    tab.get_by_text("Copied", exact=True).wait_for()
     assert "python -m scripts.profile nights/" in tab.evaluate("navigator.clipboard.readText()")
     context.close()
 
