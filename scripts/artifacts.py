@@ -210,7 +210,7 @@ class PipeRow:
 
 @dataclass
 class DroppedRow:
-    """A row of the capture that does not belong to the golden, and the rule that says so."""
+    """A row of the capture that is not in the E2E, and the rule that says so."""
 
     line: int  # 1-based line in the source file, 0 where the source has no lines
     rule: str  # one of assignment.RULES, "golden" excepted
@@ -234,7 +234,7 @@ class CrossCheck:
 
 @dataclass
 class PerfRecord:
-    """perf.json: the numbers of one case. Every report is made from this alone."""
+    """perf.json: the numbers of one case. Reports are made from this, and from the peaks of its device."""
 
     kind: ClassVar[str] = "perf"
     profile: ProfileRecord

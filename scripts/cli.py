@@ -54,7 +54,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do one verb; returns the exit code: 0, 1 for a mistake of the user or the machine, 2 and 3 as in Status."""
+    """Do one verb; returns the exit code.
+
+    0, 1 for a mistake of the user or the machine, 2 and 3 as in Status, 130 after Ctrl-C; `nightly` has its own.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = _parser(arguments).parse_args(arguments)
     try:

@@ -1,6 +1,6 @@
 """What went wrong, why, and what to do: one piece of advice per kind of failure.
 
-A crash is diagnosed, never skipped. The kinds are those of the reference tool's troubleshooting tables.
+A crash is diagnosed, never skipped. The commonest kinds stand in the tables of README.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`goldenprof nightly`: what a scheduler calls; `snakemake nightly`, suspicious cases once more, and an exit code.
 
-A night that was killed leaves Snakemake's lock and incomplete files behind: both are dealt with here, and the night
-goes on under its own run id.
+A night that was killed leaves Snakemake's lock behind: it is removed here, and the night goes on under its own run id.
+Files that it left are whole (scripts/artifacts.py), and what is missing is made.
 """
 
 from __future__ import annotations

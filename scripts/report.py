@@ -1,4 +1,7 @@
-"""The report of one case: the seed layout, then what makes its numbers trustworthy. Made from perf.json alone."""
+"""The report of one case: its numbers, then what makes them trustworthy.
+
+Made from perf.json and, where they were measured, the peaks of its device.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,7 @@ def reproduce(case_id: str) -> str:
 
 
 def notes(perf: PerfRecord, limits: PeaksRecord | None = None) -> list[Markdown]:
-    """What was done to get the numbers, in the seed's words where they are true."""
+    """What was done to get the numbers, one sentence or two a note."""
     return [
         Markdown(f"Data source: {code(_inside(perf, perf.output.source))}"),
         md(_noise_note(perf)),

@@ -1,4 +1,4 @@
-"""The report of a case and of an operator: the seed's layout to the letter, exact sums, nothing unescaped."""
+"""The report of a case and of an operator: the fixed layout to the letter, exact sums, nothing unescaped."""
 
 from __future__ import annotations
 
