@@ -289,7 +289,7 @@ def test_a_noise_shape_that_is_none_is_refused(tmp_path, trace, capsys, shape):
 def corpus(name: str) -> Path:
     folder = CORPUS / name
     if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
+        pytest.skip(f"no real capture in {folder}: it is not part of this repository")
     return folder
 
 
