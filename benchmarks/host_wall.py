@@ -23,8 +23,9 @@ from torch.utils.benchmark import Timer
 
 from scripts import measure, speedup
 from scripts.cases import Settings
-from scripts.devices.base import Device, open_device
+from scripts.devices.base import Device
 from scripts.devices.identity import resolve
+from scripts.devices.opening import open_device
 from scripts.speedup import Comparison
 from scripts.statistics import spread
 

@@ -16,7 +16,7 @@ from scripts import candidates, locks, make_inputs, measure, session, sources, t
 from scripts.artifacts import DeviceInfo, Noise, TensorInfo
 from scripts.candidates import Tolerance
 from scripts.cases import Case
-from scripts.devices import base, identity
+from scripts.devices import identity, opening
 from scripts.devices.identity import DeviceIdentity
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.measure import GoldenCrash, Measurement
@@ -91,7 +91,7 @@ def _bench(case: Case, found: DeviceIdentity) -> Iterator[_Bench]:
     source = sources.open_source(case, (ROOT, Path.cwd()))
     args, kwargs = source.arguments()
     with locks.hold(found.lock), torch.no_grad():
-        device = base.open_device(found)
+        device = opening.open_device(found)
         function = source.function(device.torch_device)
         make_inputs.seed_everything(case.settings.seed)
         noise = measure.noise_of(case.settings, device)

@@ -20,7 +20,7 @@ import torch
 from scripts import artifacts, locks, measure, peaks, session, speedup
 from scripts.artifacts import Spread
 from scripts.cases import Settings
-from scripts.devices import base, identity
+from scripts.devices import identity, opening
 from scripts.devices.base import Device
 from scripts.errors import CaseFailure
 from scripts.peaks import CacheCheck, Peak, PeaksRecord
@@ -51,7 +51,7 @@ def run(setting: str, target: Path, phase: Callable[[str], None]) -> PeaksRecord
     target.parent.mkdir(parents=True, exist_ok=True)
     with locks.hold(found.lock, waiting=lambda: phase("waiting")), _scratch(target.parent) as folder:
         phase("running")
-        device = base.open_device(found)
+        device = opening.open_device(found)
         record = PeaksRecord(
             device=device.info(),
             versions=found.versions,

@@ -23,7 +23,7 @@ import torch
 
 from scripts import artifacts, diagnosis, key, locate_output, locks, make_inputs, measure, sources, tensors
 from scripts.artifacts import DeviceInfo, InputsRecord, Noise, ProfileRecord
-from scripts.devices import base, identity
+from scripts.devices import identity, opening
 from scripts.devices.base import Capture, Device
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.measure import GoldenCrash, Measurement
@@ -47,17 +47,17 @@ def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None
 def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> bool:
     """All of `run` that needs the device; True when `analyse` is to follow, best after this process has ended."""
     command = _command(case_dir)
-    case_dir, into = case_dir.resolve(), into and into.resolve()  # a golden may change the working directory
+    case_dir = case_dir.resolve()  # a golden may change the working directory
+    target = into.resolve() if into else case_dir
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     args, kwargs = tensors.load(case_dir / "inputs.pt")
-    target = into or case_dir
     found = _device_identity(inputs)
     _clear(target)
     with locks.hold(found.lock, waiting=lambda: phase("waiting")):
         phase("running")
         device, measured, capture, walls = _measure(inputs, found, args, kwargs, roots, target)
         info = device.info()
-    to_analyse = base.analysis(found.kind) is not None
+    to_analyse = opening.analysis(found.kind) is not None
     if not to_analyse:
         phase("finishing")
         capture = device.finish(capture)
@@ -76,7 +76,7 @@ def analyse(case_dir: Path, phase: Phase) -> None:
     phase("analysing")
     collected = case_dir / COLLECTED
     record = artifacts.read(collected, ProfileRecord)
-    work = base.analysis(record.device.kind)
+    work = opening.analysis(record.device.kind)
     assert work is not None, "only what can be analysed apart is left collected"
     work(case_dir / record.profiler_dir)
     locate_output.find(case_dir, record)
@@ -94,7 +94,7 @@ def _measure(
 ) -> tuple[Device, Measurement, Capture, list[list[Any]]]:
     """Everything that needs the device: check, warm up, time without the profiler, time with it."""
     case, settings = inputs.case, inputs.case.settings
-    device = base.open_device(found)
+    device = opening.open_device(found)
     source = sources.open_source(case, roots)
     function = source.function(device.torch_device)
     inputs.facts.update(source.facts)

@@ -17,8 +17,8 @@ import torch
 from scripts import artifacts, attribution, cases_file, cross_check, locate_output, measure, names, parse_csv, report
 from scripts.artifacts import OutputRecord, PerfRecord
 from scripts.attribution import GOLDEN
-from scripts.devices.base import open_device
 from scripts.devices.identity import resolve
+from scripts.devices.opening import open_device
 from scripts.errors import CaseFailure, ConfigError
 from scripts.report import status_detail
 from scripts.status import Status

@@ -10,8 +10,8 @@ import torch
 
 from scripts import artifacts, measure, measure_peaks, peaks, session
 from scripts.artifacts import Noise
-from scripts.devices.base import open_device
 from scripts.devices.identity import resolve
+from scripts.devices.opening import open_device
 from scripts.peaks import PeaksRecord
 from scripts.session import Contestant, DeviceTime
 

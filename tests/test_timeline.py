@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from scripts.devices import timeline
-from scripts.devices.capture_format import KernelEvent
+from scripts.devices.kernel_event import KernelEvent
 
 EPOCH_NS = 1_764_246_877_074_017_600
 

@@ -13,10 +13,10 @@ import os
 import platform
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.devices import timeline
+from scripts.devices.kernel_event import KernelEvent, OpStatistic
 
 COLUMNS = (
     "Step Id",
@@ -48,32 +48,6 @@ DATA_TYPES = {
     "c10::complex<float>": "COMPLEX64",
     "c10::complex<double>": "COMPLEX128",
 }
-
-
-@dataclass(frozen=True)
-class KernelEvent:
-    """One kernel as torch.profiler saw it; times in ns since the epoch."""
-
-    step_id: int | None
-    name: str
-    op_type: str
-    core: str
-    start_ns: int
-    duration_ns: int
-    shapes: tuple[tuple[int, ...], ...] = ()
-    dtypes: tuple[str, ...] = ()
-    stream: int = 0
-    device: int = 0
-
-
-@dataclass(frozen=True)
-class OpStatistic:
-    """The profiler's own aggregate of one op type over the whole capture."""
-
-    op_type: str
-    core: str
-    count: int
-    total_ns: int
 
 
 def new_folder(parent: Path) -> Path:

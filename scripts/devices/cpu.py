@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile
 
 from scripts.artifacts import DeviceInfo, Region
 from scripts.devices import capture_format, torch_events
 from scripts.devices.base import Capture
-from scripts.devices.capture_format import KernelEvent, OpStatistic
 from scripts.devices.identity import DeviceIdentity, cpu_count
+from scripts.devices.kernel_event import KernelEvent, OpStatistic
 
 # Load per core before the run above which a measurement is disturbed.
 BUSY_LOAD = 0.75
@@ -51,7 +51,7 @@ class CpuDevice:
     def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
         """Run every iteration under torch.profiler with CPU activity and shapes."""
         self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
-        run_steps(self._profile, iterate, iterations)
+        torch_events.run_steps(self._profile, iterate, iterations)
         return Capture(capture_format.new_folder(folder), [])
 
     def finish(self, capture: Capture) -> Capture:
@@ -80,34 +80,8 @@ class CpuDevice:
             for average in self._profile.key_averages()
             if average.key in names
         ]
-        capture_format.write(capture.folder, kernels, statistics, info(["CPU"], len(steps)))
+        capture_format.write(capture.folder, kernels, statistics, torch_events.info(["CPU"], len(steps)))
         return Capture(capture.folder, torch_events.regions(events))
-
-
-def run_steps(profiler: profile, iterate: Callable[[int], Region], iterations: int) -> None:
-    """Run every iteration inside an annotation, and stop the profiler whatever happens."""
-    profiler.start()
-    try:
-        for k in range(iterations):
-            with record_function(f"{torch_events.STEP_LABEL}#{k}"):
-                iterate(k)
-    finally:
-        profiler.stop()
-
-
-def info(activities: list[str], active: int) -> dict:
-    """profiler_info.json of a capture that torch.profiler made."""
-    return {
-        "config": {
-            "common_config": {
-                "activities": [f"ProfilerActivity.{name}" for name in activities],
-                "schedule": {"wait": 0, "active": active, "warmup": 0, "repeat": 1, "skip_first": 0},
-                "record_shapes": True,
-            },
-            "experimental_config": {},
-        },
-        "torch_version": torch.__version__,
-    }
 
 
 def _full_name(op: torch_events.OpEvent) -> str:

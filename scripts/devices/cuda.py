@@ -13,9 +13,8 @@ from torch.profiler import ProfilerActivity, profile
 from scripts.artifacts import DeviceInfo, Region
 from scripts.devices import capture_format, torch_events
 from scripts.devices.base import Capture
-from scripts.devices.capture_format import KernelEvent, OpStatistic
-from scripts.devices.cpu import info, run_steps
 from scripts.devices.identity import DeviceIdentity
+from scripts.devices.kernel_event import KernelEvent, OpStatistic
 from scripts.errors import CaseFailure
 from scripts.status import Status
 
@@ -54,7 +53,7 @@ class CudaDevice:
     def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
         """Run every iteration under torch.profiler with CPU and CUDA activity."""
         self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True)
-        run_steps(self._profile, iterate, iterations)
+        torch_events.run_steps(self._profile, iterate, iterations)
         return Capture(capture_format.new_folder(folder), [])
 
     def finish(self, capture: Capture) -> Capture:
@@ -64,7 +63,10 @@ class CudaDevice:
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
         kernels = device_kernels(events, steps)
         capture_format.write(
-            capture.folder, kernels, device_statistics(self._profile.events()), info(["CPU", "CUDA"], len(steps))
+            capture.folder,
+            kernels,
+            device_statistics(self._profile.events()),
+            torch_events.info(["CPU", "CUDA"], len(steps)),
         )
         return Capture(capture.folder, torch_events.regions(events))
 

@@ -10,10 +10,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from scripts.devices.capture_format import KernelEvent
+from scripts.devices.kernel_event import KernelEvent
 
 KERNELS, OVERLAP = 0, 1  # processes of a device
 COMPUTING, FREE = 1, 2  # threads of "Overlap Analysis"

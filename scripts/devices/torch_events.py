@@ -1,8 +1,8 @@
-"""Reading torch.profiler's raw events: operators as a tree, regions, and which operators are kernels on the CPU."""
+"""Running steps under torch.profiler and reading its raw events: the tree of operators, regions, the CPU's kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -61,6 +61,32 @@ class OpEvent:
     def outermost(self) -> OpEvent:
         """The operator that the golden itself called."""
         return self if self.parent is None else self.parent.outermost
+
+
+def run_steps(profiler: torch.profiler.profile, iterate: Callable[[int], Region], iterations: int) -> None:
+    """Run every iteration inside an annotation, and stop the profiler whatever happens."""
+    profiler.start()
+    try:
+        for k in range(iterations):
+            with torch.profiler.record_function(f"{STEP_LABEL}#{k}"):
+                iterate(k)
+    finally:
+        profiler.stop()
+
+
+def info(activities: list[str], active: int) -> dict:
+    """profiler_info.json of a capture that torch.profiler made."""
+    return {
+        "config": {
+            "common_config": {
+                "activities": [f"ProfilerActivity.{name}" for name in activities],
+                "schedule": {"wait": 0, "active": active, "warmup": 0, "repeat": 1, "skip_first": 0},
+                "record_shapes": True,
+            },
+            "experimental_config": {},
+        },
+        "torch_version": torch.__version__,
+    }
 
 
 def raw(profiler: torch.profiler.profile) -> list[Any]:

@@ -108,12 +108,20 @@ class Server:
             client.sendall(protocol.HEARD)
             request = Request(**json.loads(line))
             planned = plan.read_saved(Path(request.plan))[request.case]
-            _warm_up(planned)
-            self._fork(request, request.step, planned, client)
-        except Exception as error:  # a plan that was removed, a full disk, no free descriptor, no memory to fork
+        except Exception as error:  # a plan that was removed, above all
             traceback.print_exc()
             text = f"{_named(line)} could not be started: {error}."
             _answer(client, Answer(Status.PROFILER_FAILED.exit_code, text))
+            return
+        self._start(request, request.step, planned, client)
+
+    def _start(self, request: Request, step: str, planned: PlannedCase, client: socket.socket) -> None:
+        try:
+            _warm_up(planned)
+            self._fork(request, step, planned, client)
+        except Exception as error:  # a full disk, no free descriptor, no memory to fork
+            traceback.print_exc()
+            _answer(client, _not_started(request, step, planned, error))
 
     def _fork(self, request: Request, step: str, planned: PlannedCase, client: socket.socket) -> None:
         with contextlib.ExitStack() as undo:  # whatever is open when something fails is closed
@@ -220,7 +228,7 @@ class Server:
         _, wait_status = os.waitpid(job.pid, 0)
         if job.result is not None and job.result.then and not job.timed_out:
             self._forget(job)
-            self._fork(job.request, job.result.then, job.planned, job.client)
+            self._start(job.request, job.result.then, job.planned, job.client)
             return
         answer = self._recorded(job, os.waitstatus_to_exitcode(wait_status))
         self._forget(job)
@@ -277,6 +285,21 @@ def _named(line: bytes) -> str:
         return f"{request.step} of {request.case}"
     except (ValueError, TypeError):
         return "A job"
+
+
+def _not_started(request: Request, step: str, planned: PlannedCase, error: Exception) -> Answer:
+    """Remembered as the case's failure where that is possible: else the summary would say that it was not run."""
+    failure = CaseFailure(
+        Status.PROFILER_FAILED,
+        f"{step} of {planned.case.id} could not be started: {error}.",
+        "See .snakemake/goldenprof/warm.log; the machine may lack memory, descriptors or disk space. Run it again.",
+    )
+    text = f"{failure.message}\n{failure.advice}"
+    try:
+        text = failures.write(planned, request.step, failure, Path(request.log))
+    except Exception:  # the same full disk
+        traceback.print_exc()
+    return Answer(failure.status.exit_code, text)
 
 
 def _answer(client: socket.socket, answer: Answer) -> None:
@@ -354,11 +377,11 @@ def _warm_up(planned: PlannedCase) -> None:
 
         torch.set_num_threads(1)
         _warmed.add("torch")
-    kind = planned.key.split("-")[1]
+    kind = key.kind_of(planned.key)
     if kind not in _warmed and not planned.problem:
-        from scripts.devices import base
+        from scripts.devices import opening
 
-        base.preload(kind)
+        opening.preload(kind)
         _warmed.add(kind)
     if "profiler" not in _warmed:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):

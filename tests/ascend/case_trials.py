@@ -25,7 +25,7 @@ from typing import Any
 from scripts import artifacts, key, locate_output, make_inputs, parse_csv, profile
 from scripts.artifacts import PerfRecord
 from scripts.cases import Argument, Case, Settings, TensorSpec
-from scripts.devices import base, identity, npu
+from scripts.devices import identity, npu, opening
 from scripts.errors import CaseFailure
 
 AT_A_TIME = 2
@@ -128,7 +128,7 @@ def start(trial: dict[str, Any], golden: Path, log: Path) -> None:
 
 
 def main(file: Path) -> None:
-    base.preload("npu")
+    opening.preload("npu")
     golden, log = file.with_suffix(".golden.py"), file.with_suffix(".log")
     trials = json.loads(file.read_text())
     for number, trial in enumerate(trials):
