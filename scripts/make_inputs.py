@@ -7,14 +7,13 @@ machine: mode A draws each tensor from a generator seeded by (seed, name), mode 
 from __future__ import annotations
 
 import inspect
-import os
 import random
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from scripts import artifacts, golden_file, sources, tensors
+from scripts import artifacts, golden_file, memory, sources, tensors
 from scripts import key as keys
 from scripts.artifacts import InputsRecord
 from scripts.cases import Argument, Case
@@ -22,9 +21,6 @@ from scripts.devices import identity
 from scripts.errors import CaseFailure
 from scripts.golden_file import Golden
 from scripts.status import Status
-
-# Inputs, their copy on the device and what the golden makes of them must fit beside each other.
-MEMORY_SHARE = 0.4
 
 
 def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...]) -> None:
@@ -53,35 +49,6 @@ def call_arguments(case: Case, golden: Golden) -> tuple[tuple[Any, ...], dict[st
     return _from_factory(case, golden)
 
 
-def check_memory(nbytes: int, what: str) -> None:
-    """Refuse inputs that would not leave room for the run, before anything is allocated."""
-    available = _available_bytes()
-    if nbytes > MEMORY_SHARE * available:
-        raise CaseFailure(
-            Status.SKIPPED,
-            f"The inputs of {what} take {nbytes / 2**30:.2f} GiB; this machine has {available / 2**30:.2f} GiB of memory "
-            f"free, and inputs may take {MEMORY_SHARE:.0%} of it.",
-            "Make the shapes smaller, or run the case on a machine with more memory.",
-        )
-
-
-def _available_bytes() -> int:
-    """Memory that can be taken without swapping: the machine's, or the control group's where that is less."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        free = int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else free
-    for limit_file, used_file in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        limit, used = Path("/sys/fs/cgroup", limit_file), Path("/sys/fs/cgroup", used_file)
-        if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-            free = min(free, max(int(text) - int(used.read_text()), 0))
-    return free
-
-
 def _draw(argument: Argument, seed: int) -> Any:
     if argument.is_value:
         return argument.value
@@ -95,7 +62,10 @@ def _from_factory(case: Case, golden: Golden) -> tuple[tuple[Any, ...], dict[str
     factory = golden.factory
     try:
         takes_case = "case" in inspect.signature(factory).parameters
-        made = factory("cpu", case=case.case) if takes_case else factory("cpu")
+        with memory.Guard(case.id):
+            made = factory("cpu", case=case.case) if takes_case else factory("cpu")
+    except CaseFailure:
+        raise
     except Exception as error:
         raise CaseFailure(
             Status.GOLDEN_FAILED,
@@ -113,8 +83,8 @@ def _chosen(made: Any, case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
         raise CaseFailure(
             Status.GOLDEN_FAILED,
             f"{golden_file.FACTORY} of {case.golden} returned {_outline(made)}.",
-            "Allowed are (args, kwargs) for one case, or [(case, args, kwargs), …] for several; args is a list or tuple, "
-            "kwargs a dict.",
+            "Allowed are (args, kwargs) for one case, or [(case, args, kwargs), …] for several; args is a list or "
+            "tuple, kwargs a dict.",
         )
     matches = [item for item in made if item[0] == case.case]
     if len(matches) != 1:

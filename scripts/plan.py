@@ -37,6 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "scripts" / "templates"
 
 
+# The tier that a sweep takes by itself, by whether the device is a CPU, and the other one.
+TIERS = {True: ("smoke", "p0"), False: ("p0", "smoke")}
+
+
 @dataclass(frozen=True)
 class PlannedCase:
     """A case with the folder that its artifacts live in."""
@@ -183,8 +187,15 @@ class Plan:
         return planned
 
     def sweep(self) -> list[PlannedCase]:
-        """The cases of a run without a named target, narrowed by `tier`, `family` and `match` of --config."""
+        """The cases of a run without a named target, narrowed by `tier`, `family` and `match` of --config.
+
+        Without `tier` or `match`, an operator that has both takes its `smoke` cases on a CPU and its `p0` cases on an
+        accelerator; `tier=all` takes all.
+        """
         chosen = [planned for planned in self.by_id.values() if self._selects(planned.case)]
+        if not {"tier", "match"} & self._selection.keys():
+            tiers = {(planned.case.operator, planned.case.tier) for planned in chosen}
+            chosen = [planned for planned in chosen if _suits_its_device(planned, tiers)]
         if not chosen:
             wanted = ", ".join(f"{name}={value}" for name, value in self._selection.items())
             raise ConfigError(
@@ -195,7 +206,8 @@ class Plan:
 
     def _selects(self, case: Case) -> bool:
         for name in ("tier", "family"):
-            if name in self._selection and getattr(case, name) not in self._selection[name].split(","):
+            wanted = self._selection.get(name, "all").split(",")
+            if wanted != ["all"] and getattr(case, name) not in wanted:
                 return False
         return "match" not in self._selection or fnmatch.fnmatchcase(case.id, self._selection["match"])
 
@@ -224,16 +236,11 @@ def read_saved(path: Path) -> dict[str, PlannedCase]:
 
 
 @cache
-def code_digest(*modules: str) -> str:
-    """Digest of `scripts/<module>.py` and of all they import from this project: what a cheap step depends on."""
+def code_digest(*modules: str, templates: bool) -> str:
+    """Digest of what a cheap step depends on: `scripts/<module>.py`, all they import from this project, templates."""
     files = [ROOT / "scripts" / f"{module}.py" for module in modules]
-    templates = (
-        sorted(TEMPLATES.glob("*"))
-        if any(TEMPLATES.name in file.read_text() for file in source_digest.local_modules(files, [ROOT]))
-        else []
-    )
     total = hashlib.sha256(source_digest.digest(files, [ROOT]).encode())
-    for template in templates:
+    for template in sorted(TEMPLATES.glob("*")) if templates else ():
         total.update(template.read_bytes())
     return total.hexdigest()[:16]
 
@@ -264,9 +271,14 @@ def roots() -> tuple[Path, ...]:
     return (ROOT, Path.cwd())
 
 
+def _suits_its_device(planned: PlannedCase, tiers: set[tuple[str, str]]) -> bool:
+    """Whether a sweep takes the case by itself: not where its operator has one of the tier meant for the device."""
+    wanted, other = TIERS[key.kind_of(planned.key) == "cpu"]
+    return planned.case.tier != other or (planned.case.operator, wanted) not in tiers
+
+
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
-    near = names.nearest(name, list(known))
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return (
-        f"There is no {what} {name!r} in the cases file.{hint} Its {len(known)} {what}s are listed by `snakemake -n`."
+        f"There is no {what} {name!r} in the cases file.{names.did_you_mean(name, list(known))} "
+        f"Its {len(known)} {what}s are listed by `goldenprof list`."
     )

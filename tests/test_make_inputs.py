@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts import artifacts, make_inputs, tensors
+from scripts import artifacts, make_inputs, memory, tensors
 from scripts.artifacts import InputsRecord
 from scripts.cases import Argument, Case, Settings, TensorSpec
 from scripts.errors import CaseFailure
@@ -86,16 +86,16 @@ def test_another_seed_draws_other_inputs(golden: str, tmp_path: Path) -> None:
 
 
 def test_inputs_that_do_not_fit_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_inputs, "_available_bytes", lambda: 4 * 2**30)
-    make_inputs.check_memory(1 * 2**30, "a/b")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4 * 2**30)
+    memory.check(1 * 2**30, "a/b")
     with pytest.raises(CaseFailure, match=r"a/b take 3\.00 GiB.*4\.00 GiB") as refused:
-        make_inputs.check_memory(3 * 2**30, "a/b")
+        memory.check(3 * 2**30, "a/b")
     assert refused.value.status is Status.SKIPPED
 
 
 def test_the_free_memory_is_a_number_of_this_machine() -> None:
     total = 2**10 * int(next(line for line in open("/proc/meminfo") if line.startswith("MemTotal")).split()[1])  # noqa: SIM115
-    assert 0 < make_inputs._available_bytes() <= total
+    assert 0 < memory.available_bytes() <= total
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,40 @@ def test_what_a_factory_may_not_return_is_said_with_what_it_may(golden: str, tmp
     assert refused.value.status is Status.GOLDEN_FAILED
     assert "_make_inputs" in refused.value.message
     assert not (tmp_path / "case").exists()
+
+
+def test_a_factory_is_stopped_before_it_makes_what_does_not_fit(
+    golden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    Path(golden).write_text(
+        "import torch\ndef some_golden(x): return x\n"
+        "def _make_inputs(device):\n"
+        "    lengths = torch.randint(1, 5, (3,), device=device).tolist()\n"
+        "    parts = [torch.randn(2**15, device=device) for _ in range(sum(lengths) * 0 + 3)]\n"
+        "    return (parts + [torch.zeros(2**18, device=device)], {})\n"
+    )
+    with pytest.raises(CaseFailure, match="some_golden/case") as refused:
+        made(mode_b(golden), tmp_path / "case")
+    assert refused.value.status is Status.SKIPPED
+
+
+def test_what_a_factory_lets_go_does_not_count(golden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    Path(golden).write_text(
+        "import torch\ndef some_golden(x): return x\n"
+        "def _make_inputs(device):\n"
+        "    for _ in range(20):\n"
+        "        x = torch.randn(2**14, device=device).to(torch.bfloat16)\n"
+        "    return ((x,), {})\n"
+    )
+    assert made(mode_b(golden), tmp_path / "case").nbytes == 2**15
+
+
+def test_the_guard_changes_no_drawn_byte(golden: str, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    expected = [torch.randn(5), torch.randint(0, 9, (4,)), torch.randperm(6), torch.rand(3).bernoulli()]
+    torch.manual_seed(3)
+    with memory.Guard("a/b"):
+        drawn = [torch.randn(5), torch.randint(0, 9, (4,)), torch.randperm(6), torch.rand(3).bernoulli()]
+    assert all(torch.equal(a, b) for a, b in zip(expected, drawn, strict=True))

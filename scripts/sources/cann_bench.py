@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from scripts import inits, make_inputs, tensors
+from scripts import inits, make_inputs, memory, tensors
 from scripts.cases import Case, TensorSpec
 from scripts.dtypes import DTYPES, Dtype
 from scripts.errors import CaseFailure, ConfigError
@@ -47,7 +47,7 @@ class CannBenchSource:
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The case's tensors and attributes, by the golden's names."""
-        make_inputs.check_memory(sum(tensor.nbytes for tensor in self.table.tensors if tensor), self.case.id)
+        memory.check(sum(tensor.nbytes for tensor in self.table.tensors if tensor), self.case.id)
         inputs = {declared.name: self._draw(tensor) for declared, tensor in self._pairs()}
         absent_npu.rebind(self.golden.module, torch.device("cpu"))
         prepare = getattr(self.golden.module, "get_input", None)

@@ -151,7 +151,8 @@ def _case(name: str, row: dict[str, Any], declared: CannProto, path: Path) -> Ca
         shapes = [shapes]
     if len(shapes) > len(declared.inputs):
         raise ConfigError(
-            f"{where}: input_shape has {len(shapes)} entries, and proto.yaml has {len(declared.inputs)} inputs."
+            f"{where}: input_shape has {len(shapes)} entries, and proto.yaml has {len(declared.inputs)} inputs. "
+            "Give the case an entry per input at most, or declare the others in proto.yaml."
         )
     types = _per_input(row.get("dtype"), len(shapes), f"{where}: dtype")
     ranges = _ranges(row.get("value_range"), declared, len(shapes))

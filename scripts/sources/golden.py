@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from scripts import golden_file, make_inputs
+from scripts import golden_file, make_inputs, memory
 from scripts.cases import Case
 from scripts.golden_file import Golden
 from scripts.sources import absent_npu
@@ -31,7 +31,7 @@ class GoldenSource:
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Drawn as the case says, or made by `_make_inputs`."""
         if self.case.mode == "A":
-            make_inputs.check_memory(self.case.nbytes, self.case.id)
+            memory.check(self.case.nbytes, self.case.id)
         self._fix(torch.device("cpu"))
         return make_inputs.call_arguments(self.case, self.golden)
 

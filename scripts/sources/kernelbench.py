@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from scripts import make_inputs, names, tensors
+from scripts import make_inputs, memory, names, tensors
 from scripts.cases import Case
 from scripts.errors import CaseFailure
 from scripts.sources import absent_npu, loading
@@ -49,7 +49,7 @@ class KernelBenchSource:
         """What `get_inputs()` returns after seeding; a dict is passed by name."""
         nbytes = self.nbytes()
         if nbytes is not None:
-            make_inputs.check_memory(nbytes, f"{self.case.id}, with parameters and outputs,")
+            memory.check(nbytes, f"{self.case.id}, with parameters and outputs,")
         return self._inputs()
 
     def function(self, device: torch.device) -> Callable[..., Any]:
