@@ -1,6 +1,14 @@
 """Everything that knows one kind of device from another.
 
-identity.py   which devices this machine has, without torch (used when the DAG is built)
-base.py       the protocol that measuring is written against, and the writer of the common capture format
-cpu.py cuda.py npu.py   its three implementations (they import torch)
+identity.py            which devices this machine has, without torch (used when the DAG is built)
+base.py                the protocol that measuring is written against
+cpu.py cuda.py npu.py  its three implementations (they import torch)
+opening.py             from a kind of device to its implementation
+torch_events.py        reading the events of torch.profiler, for the CPU and CUDA
+kernel_event.py        what is taken from them
+capture_format.py      writing that as the common capture format, timeline.py its trace
+npu_analysis.py        from what torch_npu's profiler collected to the same format
+npu_probe.py           asking the Ascend runtime, in a process of its own
+ascend.py              what is known of Ascend machines without torch
+clocks.py              at what speed a device runs, for a night's record
 """
