@@ -26,6 +26,7 @@ from scripts import artifacts, changes
 from scripts.plan import PlannedCase, code_digest
 
 STEPS = ("make_inputs", "profile", "locate_output", "parse_csv", "report")  # in the order in which they follow
+PAGES = ("report", "operator_report", "summary", "page")  # what is made with templates
 # What is there when a step of a case has ended.
 OUTPUTS = {
     "make_inputs": "inputs.json",
@@ -105,7 +106,7 @@ def sign(page: Path, made: Stamp) -> None:
 
 def code(step: str) -> str:
     """Digest of the code of a step that runs without a device."""
-    return code_digest(*MODULES[step])
+    return code_digest(*MODULES[step], templates=step in PAGES)
 
 
 def before(step: str) -> tuple[str, ...]:

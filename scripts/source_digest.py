@@ -34,11 +34,6 @@ def by_file(files: Iterable[Path], roots: Iterable[Path]) -> dict[str, str]:
     return {_name(path, roots): _file_digest(path, _stamp(path)) for path in closure}
 
 
-def local_modules(files: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
-    """`files` and the local modules that they import, also indirectly, sorted."""
-    return sorted(_closure(tuple(file.resolve() for file in files), tuple(root.resolve() for root in roots)))
-
-
 def _closure(files: tuple[Path, ...], roots: tuple[Path, ...]) -> set[Path]:
     seen: set[Path] = set()
     waiting = list(files)

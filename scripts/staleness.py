@@ -18,7 +18,7 @@ from typing import Any
 from snakemake.io import ancient
 
 from scripts import failures, freshness, peaks
-from scripts.freshness import OUTPUTS, STEPS, Verdict
+from scripts.freshness import OUTPUTS, PAGES, STEPS, Verdict
 from scripts.plan import Plan, PlannedCase
 from scripts.workflow_errors import explained
 
@@ -30,7 +30,6 @@ SWEEP_PAGES = {
     **dict.fromkeys(("index.html", "summary.json", "junit.xml", "ci.md", "goldenprof.prom"), "page"),
 }
 HISTORY = Path("history")
-PAGES = ("report", "operator_report", "summary", "page")
 PEAKS = "device_peaks"
 CLOCKS_DIFFER_S = 5  # between this machine and a file server
 

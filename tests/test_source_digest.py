@@ -72,8 +72,8 @@ def test_an_edit_counts_also_in_a_module_imported_indirectly_and_a_revert_undoes
 def test_a_relative_import_is_followed(root: Path) -> None:
     (root / "package/user.py").write_text("from .inner import FACTOR\nfrom . import other\n")
     (root / "package/other.py").write_text("A = 1\n")
-    files = source_digest.local_modules([root / "package/user.py"], [root])
-    assert {file.name for file in files} == {"user.py", "inner.py", "other.py", "__init__.py"}
+    files = source_digest.by_file([root / "package/user.py"], [root])
+    assert set(files) == {f"package/{name}.py" for name in ("user", "inner", "other", "__init__")}
 
 
 def test_a_moved_checkout_has_the_same_digest(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
