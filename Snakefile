@@ -2,7 +2,7 @@
 #
 #     snakemake -j1 reports/attention_golden/perf_p0_small.md     one case
 #     snakemake -j1 reports/attention_golden.md                   all cases of one operator
-#     snakemake -j1                                               every case, then reports/summary.md and .csv, index.html
+#     snakemake -j1                                               the sweep: smoke cases on a CPU, p0 on an accelerator
 #     snakemake -j1 nightly                                       measure all afresh, record, compare, show
 #
 # config/cases.yaml says what is profiled; docs/design.md how the house is laid out.

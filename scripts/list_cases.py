@@ -29,9 +29,9 @@ class CaseLine:
     key: str
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof list`."""
-    parser = subparsers.add_parser("list", help="list the cases with their keys and what became of them")
+    parser = subparsers.add_parser("list", help=summary)
     add_plan_options(parser)
     parser.add_argument("--tier", help="only cases of this tier; several with commas")
     parser.add_argument("--family", help="only operators of this family; several with commas")
@@ -57,7 +57,7 @@ def load_plan(options: argparse.Namespace) -> Plan:
 
 def main(options: argparse.Namespace) -> int:
     """Print the list."""
-    lines = [line(planned) for planned in load_plan(options).sweep()]
+    lines = [line(planned) for planned in load_plan(options).selected()]
     for row in table(HEADER, [astuple(entry) for entry in lines]):
         print(row)
     counts = ", ".join(f"{count} {status}" for status, count in Counter(entry.status for entry in lines).most_common())

@@ -186,16 +186,9 @@ class Plan:
             )
         return planned
 
-    def sweep(self) -> list[PlannedCase]:
-        """The cases of a run without a named target, narrowed by `tier`, `family` and `match` of --config.
-
-        Without `tier` or `match`, an operator that has both takes its `smoke` cases on a CPU and its `p0` cases on an
-        accelerator; `tier=all` takes all.
-        """
+    def selected(self) -> list[PlannedCase]:
+        """Every case, narrowed by `tier`, `family` and `match` of --config; ConfigError when none is left."""
         chosen = [planned for planned in self.by_id.values() if self._selects(planned.case)]
-        if not {"tier", "match"} & self._selection.keys():
-            tiers = {(planned.case.operator, planned.case.tier) for planned in chosen}
-            chosen = [planned for planned in chosen if _suits_its_device(planned, tiers)]
         if not chosen:
             wanted = ", ".join(f"{name}={value}" for name, value in self._selection.items())
             raise ConfigError(
@@ -203,6 +196,18 @@ class Plan:
                 f"Families: {self._known('family')}; tiers: {self._known('tier')}."
             )
         return chosen
+
+    def sweep(self) -> list[PlannedCase]:
+        """The selected cases that a run without a named target takes.
+
+        Without `tier` or `match`, an operator that has both takes its `smoke` cases on a CPU and its `p0` cases on an
+        accelerator; `tier=all` takes all.
+        """
+        chosen = self.selected()
+        if {"tier", "match"} & self._selection.keys():
+            return chosen
+        tiers = {(planned.case.operator, planned.case.tier) for planned in chosen}
+        return [planned for planned in chosen if _suits_its_device(planned, tiers)]
 
     def _selects(self, case: Case) -> bool:
         for name in ("tier", "family"):
