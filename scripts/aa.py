@@ -26,11 +26,11 @@ from scripts.plan import PlannedCase
 PAIRS = 20
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The command line of `goldenprof aa`."""
     parser = subparsers.add_parser(
         "aa",
-        help="run the same case twice many times and count false differences",
+        help=summary,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,12 +46,15 @@ def add_parser(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """0 whatever was found: a noisy machine is a result."""
-    if options.pairs < 1 or (options.rounds is not None and options.rounds < speedup.FEWEST):
-        raise ConfigError(f"At least 1 pair of {speedup.FEWEST} rounds is needed.")
+    if options.pairs < 1:
+        raise ConfigError(f"--pairs {options.pairs} compares nothing; give at least 1.")
+    if options.rounds is not None and options.rounds < speedup.FEWEST:
+        raise ConfigError(f"--rounds {options.rounds} is too few for a verdict; at least {speedup.FEWEST} are needed.")
+    gate = speedup.gate_of(options.gate)
     records = []
     for planned in chosen_cases(load_plan(options), options.what):
         print(f"{planned.case.id} …", file=sys.stderr, flush=True)
-        records.append(measure(planned, options.pairs, options.rounds, options.gate / 100))
+        records.append(measure(planned, options.pairs, options.rounds, gate))
         artifacts.write(planned.folder / "aa.json", records[-1])
     text = render(records)
     if options.output:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:  # it imports torch
 ROUNDS = 30
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The command line of `goldenprof compare`."""
     parser = subparsers.add_parser(
         "compare",
-        help="compare a golden with candidates, or two results of a case",
+        help=summary,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -71,7 +71,11 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError(f"--rounds {options.rounds} is too few for a verdict; at least {speedup.FEWEST} are needed.")
     if (options.rtol is None) != (options.atol is None):
         raise ConfigError("--rtol and --atol belong together: give both or neither.")
-    text, code = _candidates(options) if options.candidate else _results(options)
+    for name, tolerance in (("--rtol", options.rtol), ("--atol", options.atol)):
+        if tolerance is not None and not tolerance >= 0:
+            raise ConfigError(f"{name} {tolerance:g} is no tolerance; give a number of at least 0.")
+    gate = speedup.gate_of(options.gate)
+    text, code = _candidates(options, gate) if options.candidate else _results(options, gate)
     if options.output:
         artifacts.write_bytes(options.output, text.encode())
     else:
@@ -82,7 +86,7 @@ def main(options: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- candidates
 
 
-def _candidates(options: argparse.Namespace) -> tuple[str, int]:
+def _candidates(options: argparse.Namespace, gate: float) -> tuple[str, int]:
     planned = chosen_cases(load_plan(options), options.what)
     from scripts import compare_golden
     from scripts.candidates import Tolerance
@@ -92,7 +96,7 @@ def _candidates(options: argparse.Namespace) -> tuple[str, int]:
     for one in planned:
         print(f"{one.case.id} …", file=sys.stderr, flush=True)
         found.append(compare_golden.measure_case(one.case, options.candidate, options.rounds, tolerance))
-    judged = judge_all(found, options.gate / 100)
+    judged = judge_all(found, gate)
     text = compare_tables.candidates_report(judged, _facts(found, options.rounds, options.gate, str(tolerance)))
     return text, int(any(one.comparison is None for one in judged))
 
@@ -155,7 +159,7 @@ def _median(samples: Sequence[Decimal]) -> str:
 # ---------------------------------------------------------------- results
 
 
-def _results(options: argparse.Namespace) -> tuple[str, int]:
+def _results(options: argparse.Namespace, gate: float) -> tuple[str, int]:
     if len(options.what) != 2:
         raise ConfigError(
             "Give two results to compare (perf.json files or folders), or cases and at least one --candidate."
@@ -166,7 +170,7 @@ def _results(options: argparse.Namespace) -> tuple[str, int]:
     if not pairs:
         raise ConfigError(f"{options.what[0]} and {options.what[1]} have no case in common: {', '.join(alone)}.")
     across = [facet for facet in options.across.split(",") if facet]
-    compared = compare_results.compare(pairs, across, options.gate / 100, current)
+    compared = compare_results.compare(pairs, across, gate, current)
     return compare_tables.results_report(compared, alone, (options.what[0], options.what[1])), 0
 
 

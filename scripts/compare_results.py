@@ -10,7 +10,7 @@ from pathlib import Path
 from scripts import artifacts, result_identity, speedup
 from scripts.aa_record import AaRecord
 from scripts.artifacts import KernelRow, PerfRecord
-from scripts.errors import ArtifactError
+from scripts.errors import ConfigError
 from scripts.parse_csv import WIDE_SPREAD
 from scripts.result_identity import Difference
 from scripts.speedup import Comparison, Verdict
@@ -59,12 +59,12 @@ class Pair:
 def find(place: Path) -> list[Result]:
     """The results at `place`: a perf.json, or a folder with some below it; of several keys of a case the newest.
 
-    Raises ArtifactError when there is none.
+    Raises ConfigError when there is none.
     """
     paths = [place] if place.is_file() else sorted(place.rglob("perf.json")) if place.is_dir() else []
     if not paths:
         what = "holds no perf.json" if place.is_dir() else "does not exist"
-        raise ArtifactError(f"{place} {what}. Give a perf.json, the folder of a case, or a whole prof/ folder.")
+        raise ConfigError(f"{place} {what}. Give a perf.json, the folder of a case, or a whole prof/ folder.")
     newest: dict[str, Result] = {}
     for path in paths:
         result = Result(path, artifacts.read(path, PerfRecord))
@@ -95,7 +95,7 @@ def compare(
     practical: float,
     current: dict[str, str],
 ) -> list[Pair]:
-    """Compare every pair; raises GoldenprofError for one of unequal identity that `across` does not cover."""
+    """Compare every pair; raises ConfigError for one of unequal identity that `across` does not cover."""
     compared = [_compare(a, b, across, practical, current) for a, b in pairs]
     verdicts = speedup.together([pair.times for pair in compared])
     return [replace(pair, times=verdict) for pair, verdict in zip(compared, verdicts, strict=True)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts import artifacts
-from scripts.errors import ArtifactError
+from scripts.errors import ConfigError
 
 if TYPE_CHECKING:
     import duckdb
@@ -112,19 +112,22 @@ class History:
         self._database = duckdb.connect()
         self._database.execute("SET TimeZone = 'UTC'")
         self._database.register("no_rows", _schema("").empty_table())
-        files = f"SELECT * FROM read_parquet({_literal(self._files)}, union_by_name = true) UNION ALL BY NAME " * bool(
-            self._files
-        )
-        self._database.execute(f"CREATE VIEW history AS {files} SELECT * FROM no_rows")
+        rows = "SELECT * FROM no_rows"
+        if self._files:
+            rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({_literal(self._files)}, union_by_name = true)"
+        self._database.execute(f"CREATE VIEW history AS {rows}")
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
-        """Run `sql` against the table `history`; fetch from what comes back. ArtifactError has DuckDB's words."""
+        """Run `sql` against the table `history`; fetch from what comes back. ConfigError has DuckDB's words."""
         import duckdb
 
         try:
             return self._database.execute(sql, list(values))
         except duckdb.Error as error:
-            raise ArtifactError(f"The history cannot be asked that: {error}") from None
+            raise ConfigError(
+                f"The history cannot be asked that: {error}\nCorrect the SQL: the table is called history, and "
+                "`DESCRIBE history` lists its columns."
+            ) from None
 
     def runs(self, latest: int | None = None) -> list[str]:
         """Ids of the runs, oldest first; the `latest` ones only, if that is given."""
@@ -217,11 +220,9 @@ def _schema(run_id: str) -> pyarrow.Schema:
     return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION), RUN_KEY: run_id})
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof history`."""
-    parser = subparsers.add_parser(
-        "history", help="ask the history of all nights a question in SQL", description=__doc__
-    )
+    parser = subparsers.add_parser("history", help=summary, description=__doc__)
     parser.add_argument("sql", help="its one table is `history`; docs/history.md lists the columns")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default: %(default)s")
     parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")

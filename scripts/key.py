@@ -60,6 +60,11 @@ def key(case: str, device: DeviceIdentity) -> str:
     return f"{case}-{device.kind}-{environment_digest(device)}"
 
 
+def digest_of(name: str) -> str:
+    """The case digest in a folder's name."""
+    return name.partition("-")[0]
+
+
 def kind_of(name: str) -> str:
     """The device kind in a folder's name."""
     return name.split("-")[1]

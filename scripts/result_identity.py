@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from scripts import key
 from scripts.artifacts import PerfRecord
-from scripts.errors import GoldenprofError
+from scripts.errors import ConfigError
 
 FACETS = {
     "case": "operator and case, renames followed by their aliases",
@@ -20,7 +21,7 @@ FACETS = {
     "settings": "iterations, warm-up calls and seed",
     "device": "kind and model",
     "versions": "torch, its backend, toolkit and driver, Python",
-    "code": "the golden, its factory and the modules that they import",
+    "code": "the golden, its factory and what they import; told apart where inputs, cache and settings agree",
 }
 ABSENT = "–"
 
@@ -50,16 +51,17 @@ def differences(first: PerfRecord, second: PerfRecord, same_case: bool | None = 
 
 
 def require_comparable(found: Collection[Difference], across: Collection[str], what: str) -> None:
-    """Raise GoldenprofError naming every difference outside of the facets in `across`."""
+    """Raise ConfigError naming every difference outside of the facets in `across`."""
     unknown = [facet for facet in across if facet not in FACETS]
     if unknown:
-        raise GoldenprofError(f"--across knows no {', '.join(unknown)}. Allowed: {', '.join(FACETS)}.")
+        allowed = "; ".join(f"{facet} ({meaning})" for facet, meaning in FACETS.items())
+        raise ConfigError(f"--across knows no {', '.join(unknown)}. Allowed, with commas: {allowed}.")
     refused = [difference for difference in found if difference.facet not in across]
     if refused:
         listed = "; ".join(f"{one.facet}: {one.fact} is {one.first} against {one.second}" for one in refused[:6])
         more = f"; and {len(refused) - 6} more" if len(refused) > 6 else ""
         facets = ",".join(dict.fromkeys([*across, *(one.facet for one in refused)]))
-        raise GoldenprofError(
+        raise ConfigError(
             f"The two results of {what} are not of one identity: {listed}{more}. "
             f"Say `--across {facets}` to compare them nevertheless."
         )
@@ -101,7 +103,7 @@ def _facts(perf: PerfRecord) -> dict[tuple[str, str], str]:
 
 def _code(first: PerfRecord, second: PerfRecord, facets: set[str]) -> list[Difference]:
     """The keys' first part digests code, inputs and settings: it tells the code apart where the others agree."""
-    ours, theirs = (perf.profile.key.partition("-")[0] for perf in (first, second))
+    ours, theirs = (key.digest_of(perf.profile.key) for perf in (first, second))
     if ours == theirs or facets & {"inputs", "cache", "settings"}:
         return []
     return [Difference("code", "digest", ours, theirs)]

@@ -12,12 +12,15 @@ everything else is UNDECIDED, with what is missing. Over many comparisons the fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 
 import numpy as np
+
+from scripts.errors import ConfigError
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -47,6 +50,13 @@ class Comparison:
     p: float  # of a ratio this far from 1 by chance, from the same resamples
     verdict: Verdict
     reason: str
+
+
+def gate_of(percent: float) -> float:
+    """The practical gate as a share, from `--gate` in percent."""
+    if not 0 <= percent <= 100:
+        raise ConfigError(f"--gate {percent:g} is no gate; give percent, from 0 to 100.")
+    return percent / 100
 
 
 def judge(
@@ -84,7 +94,8 @@ def together(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _kept(one: Comparison, p: float, count: int) -> Comparison:
     if one.verdict not in (Verdict.FASTER, Verdict.SLOWER) or p < 1 - CONFIDENCE:
         return one
-    reason = f"alone it would be {one.verdict}, but among {count} comparisons p = {p:.2f} is no longer below 0.05"
+    shown = math.ceil(1000 * p) / 1000  # rounded up, so that it is not seen below the limit
+    reason = f"alone it would be {one.verdict}, but among {count} comparisons p = {shown:g} is not below 0.05"
     return replace(one, verdict=Verdict.UNDECIDED, reason=reason)
 
 

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from scripts import accepted, artifacts, case_section, cli, history, history_rows, page, series
 from scripts.cases import Case, Settings
-from scripts.errors import ArtifactError, ConfigError
+from scripts.errors import ConfigError
 from scripts.history import History, HistoryRow, OpTime
 from scripts.history_rows import RunFacts
 from scripts.plan import PlannedCase
@@ -126,8 +126,12 @@ def test_questions_in_sql_are_answered_and_wrong_ones_explained(
     assert cli.main(["history", "SELECT case_id, e2e_us FROM history WHERE status = 'ok'", *arguments]) == 0
     assert capsys.readouterr().out == "case_id,e2e_us\nattention_golden/p0,245.3\n"
     assert cli.main(["history", "SELECT nothing FROM history", *arguments]) == 1
-    assert "nothing" in capsys.readouterr().err
-    with pytest.raises(ArtifactError, match="cannot be asked"):
+    said = capsys.readouterr().err
+    assert "nothing" in said
+    assert "`DESCRIBE history`" in said
+    assert cli.main(["history", "DESCRIBE history", *arguments]) == 0
+    assert "case_id" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="cannot be asked"):
         History(tmp_path).query("not SQL")
 
 

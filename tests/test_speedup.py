@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scripts.speedup import Comparison, Verdict, judge, together
+from scripts.errors import ConfigError
+from scripts.speedup import Comparison, Verdict, gate_of, judge, together
 
 
 def series(median: float, spread: float, n: int = 40, seed: int = 1) -> list[float]:
@@ -76,3 +77,18 @@ def test_many_comparisons_do_not_fill_with_differences_made_by_chance() -> None:
 def test_series_that_cannot_be_compared_are_refused(a: list[float], b: list[float]) -> None:
     with pytest.raises(ValueError):
         judge(a, b, paired=True)
+
+
+@pytest.mark.parametrize("p", [0.0500001, 0.0524, 0.9])
+def test_a_p_that_is_too_large_is_never_shown_below_the_limit(p: float) -> None:
+    faster = Comparison(2.0, 1.0, 2.0, 1.9, 2.1, p, Verdict.FASTER, "")
+    reason = together([faster, faster])[0].reason
+    assert float(reason.partition("p = ")[2].split()[0]) >= p
+    assert reason.endswith("is not below 0.05")
+
+
+@pytest.mark.parametrize("percent", [-1, 101, float("nan"), float("inf")])
+def test_a_gate_is_a_share(percent: float) -> None:
+    assert gate_of(2) == 0.02
+    with pytest.raises(ConfigError, match=r"--gate .* from 0 to 100"):
+        gate_of(percent)
