@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,12 +17,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from scripts import key
 from scripts.errors import ConfigError
 from scripts.formatting import plural
 from scripts.list_cases import add_plan_options, load_plan, table
 
 PROF = Path("prof")
-KEY = re.compile(r"(?P<digest>[0-9a-f]{12})-[a-z]+-[0-9a-f]{8}")
 
 
 class Reason(StrEnum):
@@ -44,9 +43,9 @@ class Orphan:
     nbytes: int
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof clean`."""
-    parser = subparsers.add_parser("clean", help="list the folders that no case uses any more", description=__doc__)
+    parser = subparsers.add_parser("clean", help=summary, description=__doc__)
     add_plan_options(parser)
     parser.add_argument("--remove", action="store_true", help="remove what is listed")
     parser.add_argument("--other-devices", action="store_true", help="also captures from other devices or versions")
@@ -81,9 +80,9 @@ def orphans(keys: Mapping[str, str], prof: Path = PROF) -> Iterator[Orphan]:
     for operator in _folders(prof):
         for case in _folders(operator):
             for folder in _folders(case):
-                match = KEY.fullmatch(folder.name)
-                reason = _reason(folder, match["digest"], keys.get(f"{operator.name}/{case.name}")) if match else None
-                if reason:
+                if not key.PATTERN.fullmatch(folder.name):
+                    continue
+                if reason := _reason(folder, keys.get(f"{operator.name}/{case.name}")):
                     yield Orphan(folder, reason, _nbytes(folder))
 
 
@@ -113,14 +112,14 @@ def size(nbytes: int) -> str:
     return f"{nbytes / 2**20:.1f} MiB"
 
 
-def _reason(folder: Path, digest: str, used: str | None) -> Reason | None:
+def _reason(folder: Path, used: str | None) -> Reason | None:
     if folder.name == used:
         return None
     if _is_imported(folder):
         return Reason.IMPORTED
     if used is None:
         return Reason.REMOVED_CASE
-    return Reason.OTHER_DEVICE if used.startswith(f"{digest}-") else Reason.OLD_KEY
+    return Reason.OTHER_DEVICE if key.digest_of(used) == key.digest_of(folder.name) else Reason.OLD_KEY
 
 
 def _is_imported(folder: Path) -> bool:

@@ -1,6 +1,6 @@
 """`goldenprof <verb>`: everything that is not a target of the workflow.
 
-Each verb is a module with `add_parser(subparsers)` and `main(options) -> int`, imported when it is asked for.
+Each verb is a module with `add_parser(subparsers, summary)` and `main(options) -> int`, imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module, util
+from importlib import import_module
 from typing import NoReturn
 
 from scripts.errors import CaseFailure, GoldenprofError
@@ -25,11 +25,6 @@ class Verb:
     name: str
     module: str
     summary: str
-
-    @property
-    def installed(self) -> bool:
-        """Whether the module is there."""
-        return util.find_spec(self.module) is not None
 
 
 VERBS = (
@@ -81,10 +76,10 @@ def _parser(arguments: list[str]) -> Parser:
     parser = Parser(prog="goldenprof", description="Profiles PyTorch goldens; `snakemake` makes the reports.")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
-    for verb in filter(lambda verb: verb.installed, VERBS):
+    for verb in VERBS:
         if verb.name == wanted:
             module = import_module(verb.module)
-            module.add_parser(subparsers)
+            module.add_parser(subparsers, verb.summary)
             subparsers.choices[verb.name].set_defaults(main=module.main)
         else:
             subparsers.add_parser(verb.name, help=verb.summary)

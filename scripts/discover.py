@@ -71,9 +71,9 @@ class Findings:
     others: int = 0  # Python files of no known form
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof discover`."""
-    parser = subparsers.add_parser("discover", help="write the cases.yaml entries for a folder", description=__doc__)
+    parser = subparsers.add_parser("discover", help=summary, description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", type=Path, metavar="FILE", help="write a new cases file instead of printing it")
     parser.add_argument("--no-run", action="store_true", help="do not ask factories for their cases")

@@ -32,9 +32,9 @@ LITTLE_DISK_GIB, TIGHT_DISK_GIB = 1, 10
 OTHERS_MAY_WRITE = 0o022
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof doctor`."""
-    parser = subparsers.add_parser("doctor", help="check this machine", description=__doc__)
+    parser = subparsers.add_parser("doctor", help=summary, description=__doc__)
     parser.add_argument("--device", default="auto", help="profile the small operator here (default: %(default)s)")
     parser.add_argument(
         "--save", type=Path, metavar="FOLDER", help="keep the small operator's files in this new folder"

@@ -54,9 +54,9 @@ class Import:
         return shlex.join(words + ["--link"] * self.link)
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof import`."""
-    parser = subparsers.add_parser("import", help="make a report of a foreign capture", description=__doc__)
+    parser = subparsers.add_parser("import", help=summary, description=__doc__)
     parser.add_argument("capture", type=Path, help="the *_ascend_pt folder")
     parser.add_argument("case", metavar="OPERATOR/CASE", help="name for it; it need not be in the cases file")
     parser.add_argument(

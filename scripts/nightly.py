@@ -27,11 +27,9 @@ CODES = """exit codes: 0 all ok; 1 the night could not be run; 2 some cases fail
 4 regressions found, whatever else; 5 interrupted: call it again and it goes on"""
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof nightly`."""
-    parser = subparsers.add_parser(
-        "nightly", help="measure every case afresh, record it and compare it", description=__doc__, epilog=CODES
-    )
+    parser = subparsers.add_parser("nightly", help=summary, description=__doc__, epilog=CODES)
     parser.add_argument("-j", "--jobs", default="1", help="jobs at a time (default: %(default)s)")
     parser.add_argument("--once", action="store_true", help="do not measure suspicious cases a second time")
     parser.add_argument("--keep", type=int, metavar="N", help="then remove captures of all but the N latest nights")
