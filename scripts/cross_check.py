@@ -49,7 +49,7 @@ def check(table: KernelTable) -> CrossCheck:
         return _against_statistics(table, rows, ours, statistics[0])
     trace = folder / "step_trace_time.csv"
     if trace.is_file():
-        return _against_trace(table, rows, ours, trace)
+        return _against_trace(table, rows, trace)
     return CrossCheck("", None, ours, None, "There is no op_statistic.csv or step_trace_time.csv beside the capture.")
 
 
@@ -99,7 +99,7 @@ def _statistics(path: Path, devices: set[str]) -> dict[tuple[str, str], _Sum]:
     return sums
 
 
-def _against_trace(table: KernelTable, rows: np.ndarray, ours: Decimal, path: Path) -> CrossCheck:
+def _against_trace(table: KernelTable, rows: np.ndarray, path: Path) -> CrossCheck:
     """`Computing` of all steps against the rows in a step; with several streams it is the time any kernel ran."""
     counted = np.flatnonzero(rows & table.step_id.known) if table.step_id.known.any() else np.flatnonzero(rows)
     mine = table.total_us(counted)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import signal
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.artifacts import FailureRecord
@@ -80,26 +79,10 @@ NO_KERNELS = Advice(
     "Look at the Type and Duration columns of the capture. If the golden's kernels are there, they were taken for "
     "noise: check the noise types and shape in profile.json. If not, change the inputs so that its core path runs.",
 )
-SHORT_CUT = Advice(
-    "short_cut",
-    "The time is far below what the shapes ask for: the golden probably returned early and skipped its core path.",
-    "Choose inputs that take the core path. A compressor that works once every `ratio` tokens, for instance, needs "
-    "`(start_pos + i + 1) % ratio == 0` for one of its tokens i: `start_pos = [ratio - 2]` gives that at i = 1.",
-)
-PATHS_DISAGREE = Advice(
-    "paths_disagree",
-    "The rows left after dropping do not add up to the op table: a kernel that is not the golden's was kept or lost.",
-    "Look at the dropped rows in perf.json. If the noise runs as another op type here, add it to the noise types.",
-)
 PROFILER_SILENT = Advice(
     "profiler_silent",
     "The profiler wrote nothing at all, so it probably never started.",
     "Check that the versions of torch, torch_npu, CANN and the driver belong together, then run `goldenprof doctor`.",
-)
-HOST_ONLY = Advice(
-    "host_only",
-    "The capture has only host-side operators: the golden ran on the CPU, and no device kernel was recorded.",
-    "Check `torch.npu.is_available()` and `torch.npu.device_count()`, and that the case's device is the one meant.",
 )
 NO_CSV = Advice(
     "no_csv",
@@ -183,16 +166,6 @@ def diagnose_timeout(timeout_s: float) -> Advice:
         "Read in the log how far it came. If the golden is only slow, raise the case's `timeout_s` or lower its "
         "`iterations`.",
     )
-
-
-def diagnose_missing_output(found: Sequence[str]) -> Advice:
-    """Advice for a capture without kernel_details.csv; `found` are the names of what lies there instead."""
-    names = [name.rpartition("/")[2] for name in found]
-    if not names:
-        return PROFILER_SILENT
-    if any(name == "operator_details.csv" for name in names):
-        return HOST_ONLY
-    return NO_CSV
 
 
 def diagnose_status(status: Status) -> Advice:

@@ -12,7 +12,6 @@ from scripts import diagnosis
 from scripts.diagnosis import (
     diagnose_exception,
     diagnose_exit,
-    diagnose_missing_output,
     diagnose_status,
     diagnose_timeout,
 )
@@ -112,25 +111,6 @@ def test_death_without_a_result_is_named(return_code: int, kind: str, words: lis
 
 def test_timeout_says_the_limit() -> None:
     assert "timeout_s = 2.5 seconds" in str(diagnose_timeout(2.5))
-
-
-@pytest.mark.parametrize(
-    ("found", "kind", "words"),
-    [
-        ([], "profiler_silent", ["never started", "CANN"]),
-        (["x_ascend_pt/ASCEND_PROFILER_OUTPUT/operator_details.csv"], "host_only", ["device_count()"]),
-        (["x_ascend_pt/profiler_info.json"], "no_csv", ["profile the case again"]),
-    ],
-)
-def test_missing_output_is_told_by_what_lies_there(found: list[str], kind: str, words: list[str]) -> None:
-    advice = diagnose_missing_output(found)
-    assert advice.kind == kind
-    assert [word for word in words if word not in str(advice)] == []
-
-
-def test_short_cut_names_the_way_into_the_core_path() -> None:
-    assert "start_pos = [ratio - 2]" in str(diagnosis.SHORT_CUT)
-    assert "(start_pos + i + 1) % ratio == 0" in str(diagnosis.SHORT_CUT)
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
