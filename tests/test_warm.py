@@ -18,6 +18,7 @@ from scripts.artifacts import FailureRecord
 from scripts.cases import Argument, Case, Settings, TensorSpec
 from scripts.plan import Plan
 from scripts.status import Status
+from scripts.warm import child
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENT = ROOT / "scripts/warm/client.py"
@@ -182,6 +183,19 @@ def test_when_the_parent_is_killed_its_child_ends_and_the_case_is_tried_again(se
     assert client.wait(120) == 3
     assert "warm parent process died twice" in session.failure.message
     assert session.run("quick_golden") == 0
+
+
+def test_a_job_that_cannot_be_started_is_a_failure_of_its_case(folder: Path, session: Session) -> None:
+    (folder / "never_golden.make_inputs.log").mkdir()
+    assert session.client("never_golden").wait(60) == Status.PROFILER_FAILED.exit_code
+    assert "could not be started" in session.failure.message
+    assert session.failure.step == "make_inputs"
+
+
+def test_a_step_that_does_not_exist_is_no_analysis(session: Session) -> None:
+    assert session.client("quick_golden").wait(60) == 0
+    answer = child._result("fly", session.planned, lambda phase: None)
+    assert "there is no step 'fly'" in answer.text
 
 
 def test_when_the_session_ends_everything_ends(folder: Path, session: Session) -> None:

@@ -111,8 +111,10 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
         elif step == "profile":
             then = "analyse" if profile.collect(planned.folder, roots, phase) else ""
             _check_code(step, planned, golden, folder, roots)
-        else:
+        elif step == "analyse":
             profile.analyse(planned.folder, phase)
+        else:
+            raise ValueError(f"there is no step {step!r}")
     except CaseFailure as failure:
         _say(traceback.format_exc())
         return Message("result", failure.message, failure.status, failure.advice)
@@ -138,7 +140,7 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
 
 def _check_code(step: str, planned: PlannedCase, golden: Path, folder: Path, roots: tuple[Path, ...]) -> None:
     """Take back what was made if the code was edited since the key was: its folder would hold another code's result."""
-    if key.case_digest(planned.case, golden, roots) == planned.key.partition("-")[0]:
+    if key.case_digest(planned.case, golden, roots) == key.digest_of(planned.key):
         return
     for name in MADE[step]:
         (folder / name).unlink(missing_ok=True)
