@@ -83,11 +83,9 @@ def _function(path: Path, module: ModuleType, wanted: str | None) -> Callable[..
     if wanted is not None:
         if callable(found := getattr(module, wanted, None)):
             return found
-        near = names.nearest(wanted, list(own))
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise CaseFailure(
             Status.GOLDEN_FAILED,
-            f"{path} has no function {wanted!r}.{hint}",
+            f"{path} has no function {wanted!r}.{names.did_you_mean(wanted, list(own))}",
             f"Functions there: {', '.join(own) or 'none'}.",
         )
     if path.stem in own:

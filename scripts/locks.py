@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from scripts import key
 from scripts.errors import CaseFailure
 from scripts.status import Status
 
@@ -85,9 +86,9 @@ def _let_go(name: str, descriptor: int, own: os.stat_result) -> None:
 
 
 @contextmanager
-def beside_measuring(key: str) -> Iterator[None]:
-    """Heavy work for the case with `key` that must not run while the CPU measures; elsewhere the device is apart."""
-    if "-cpu-" not in key:
+def beside_measuring(name: str) -> Iterator[None]:
+    """Heavy work for a case, in the key folder `name`, that must not run while the CPU measures; others are apart."""
+    if key.kind_of(name) != "cpu":
         yield
         return
     with hold("cpu", shared=True):

@@ -22,6 +22,7 @@ from scripts.cases import Case, Settings
 from scripts.cases_file import load
 from scripts.devices import identity
 from scripts.errors import ConfigError
+from scripts.formatting import TEMPLATES
 
 if TYPE_CHECKING:
     from scripts.night import Night
@@ -34,7 +35,6 @@ SELECTION_KEYS = ("tier", "family", "match")
 PLAN_KEYS = ("cases", "stale_on", *SELECTION_KEYS)
 RUN_KEY = "run"  # of `--config run=…`: the id of the night to go on with
 ROOT = Path(__file__).resolve().parent.parent
-TEMPLATES = ROOT / "scripts" / "templates"
 
 
 # The tier that a sweep takes by itself, by whether the device is a CPU, and the other one.

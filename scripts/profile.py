@@ -126,7 +126,7 @@ def _device_identity(inputs: InputsRecord) -> identity.DeviceIdentity:
         raise CaseFailure(
             Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there and what is missing."
         )
-    digest = inputs.key.partition("-")[0]
+    digest = key.digest_of(inputs.key)
     if key.key(digest, found) != inputs.key:
         raise CaseFailure(
             Status.DEVICE_UNAVAILABLE,
