@@ -8,7 +8,7 @@ rule profile:
         f"{CASE}/profile.json",
     log:
         f"{CASE}/profile.log",
-    priority: 1 # what is drawn is measured before more is drawn: inputs are large, and go when they were measured
+    priority: 1  # what is drawn is measured before more is drawn: inputs are large, and go when they were measured
     resources:
         device=1,
     params:

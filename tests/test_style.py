@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # The one remark of `snakemake --lint` that does not apply, and why.
 NOT_APPLICABLE = {
-    "Specify a conda environment or container for each rule.": "every step runs in the environment that the workflow is "
-    "installed in: the versions of torch and CANN are part of what is measured, and recorded with it",
+    "Specify a conda environment or container for each rule.": "every step runs in the environment that the workflow "
+    "is installed in: the versions of torch and CANN are part of what is measured, and recorded with it",
 }
 
 
