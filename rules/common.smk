@@ -8,8 +8,6 @@ from scripts import workflow_steps as steps
 
 stale = steps.begin(config, workflow)
 plan = stale.plan
-PYTHON = sys.executable
-CLIENT = f"{workflow.basedir}/scripts/warm/client.py"
 CASE = (
     "{root}/{operator}/{case}/{key}"  # root: prof, the cache, or one night's own folder
 )

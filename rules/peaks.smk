@@ -16,8 +16,9 @@ rule device_peaks:
     resources:
         device=1,
     params:
+        client=steps.client(),
         plan=lambda wildcards: steps.saved(stale),
     message:
         "device_peaks of {wildcards.environment}: asked for once per device and set of versions"
     shell:
-        "{PYTHON:q} -I -S {CLIENT:q} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"
+        "{params.client} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"

@@ -12,9 +12,10 @@ rule profile:
     resources:
         device=1,
     params:
+        client=steps.client(),
         plan=lambda wildcards: steps.saved(stale, wildcards.root),
         why=lambda wildcards, output: stale.why("profile", wildcards),
     message:
         "profile of {wildcards.operator}/{wildcards.case}: {params.why}"
     shell:
-        "{PYTHON:q} -I -S {CLIENT:q} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"
+        "{params.client} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"

@@ -5,6 +5,7 @@ Torch is never imported here: these functions run inside the Snakemake process.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from scripts import artifacts, failures, freshness, locks, stale_locks
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.freshness import Stamp
-from scripts.plan import CACHE, Plan, PlannedCase
+from scripts.plan import CACHE, ROOT, Plan, PlannedCase
 from scripts.staleness import INDEX, SUMMARY, Staleness, operator_page, sweep_sources, with_peaks
 from scripts.warm import protocol
 from scripts.workflow_errors import StepFailed, explained, healed
@@ -25,6 +26,11 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     plan = explained(lambda: Plan.load(config))
     stale_locks.join()
     return Staleness(plan, workflow)
+
+
+def client() -> str:
+    """The command that has a step done by the warm parent; it imports nothing but the standard library."""
+    return shlex.join([sys.executable, "-I", "-S", str(ROOT / "scripts/warm/client.py")])
 
 
 def saved(stale: Staleness, root: str = CACHE) -> str:

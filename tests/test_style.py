@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,12 +37,7 @@ def test_the_tools_find_nothing(command: tuple[str, ...]) -> None:
 
 
 def test_snakemakes_linter_finds_nothing_that_applies() -> None:
-    found = json.loads(tool("snakemake", "--lint", "json").stdout)
-    remarks = [
-        (rule["rule"], remark["title"])
-        for part in ("rules", "snakefiles")
-        for rule in found[part]
-        for remark in rule["lints"]
-        if remark["title"] not in NOT_APPLICABLE
-    ]
-    assert remarks == []
+    done = tool("snakemake", "--lint")
+    words = done.stdout + done.stderr
+    assert "Lints for rule" in words, words  # the remark that does not apply is always there
+    assert set(re.findall(r"^    \* (.+):$", words, re.MULTILINE)) == set(NOT_APPLICABLE), words
