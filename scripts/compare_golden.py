@@ -88,7 +88,7 @@ def _bench(case: Case, found: DeviceIdentity) -> Iterator[_Bench]:
     """The golden of `case` on its device, which is held meanwhile."""
     if found.problem:
         raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there.")
-    source = sources.open_source(case, (ROOT, Path.cwd()))
+    source = sources.open_source(case, (Path.cwd(), ROOT))
     args, kwargs = source.arguments()
     with locks.hold(found.lock), torch.no_grad():
         device = opening.open_device(found)

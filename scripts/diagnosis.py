@@ -31,6 +31,11 @@ class Advice:
         return f"Likely cause: {self.cause}\nFix: {self.fix}"
 
 
+GRADIENT = Advice(
+    "gradient",
+    "Goldens are called without gradients (`torch.no_grad()`), and this one takes some.",
+    "Wrap that part of the golden in `with torch.enable_grad():`.",
+)
 INDEX = Advice(
     "index",
     "A tensor is used as an index, and a drawn value points past the end of what it indexes.",
@@ -116,6 +121,8 @@ def diagnose_exception(type_name: str, message: str) -> Advice:
     The message is asked before the class, since torch says almost everything with a RuntimeError.
     """
     name = type_name.rpartition(".")[2]
+    if "does not require grad" in message:
+        return GRADIENT
     if name in ("MemoryError", "OutOfMemoryError") or _has(MEMORY_SIGNS, message):
         return MEMORY
     if name == "IndexError" or _has(INDEX_SIGNS, message):

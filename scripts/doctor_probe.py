@@ -59,7 +59,7 @@ def measure(device: str, place: Path) -> PerfRecord:
         arguments=tuple(Argument(name, (spec,)) for name in ("a", "b", "c")),
         settings=Settings(device=device, iterations=ITERATIONS, noise_mib=NOISE_MIB),
     )
-    roots = (ROOT, place)
+    roots = (place, ROOT)
     wanted = key.key(key.case_digest(case, golden, roots), identity.resolve(device))
     case_dir = place / wanted
     make_inputs.run(case, wanted, case_dir, roots)

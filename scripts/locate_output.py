@@ -76,7 +76,8 @@ def _capture(case_dir: Path, profile: ProfileRecord) -> Path:
     if capture is None or not capture.is_dir():
         here = ", ".join(sorted(path.name for path in case_dir.iterdir())) or "nothing"
         missing = f"the capture {profile.profiler_dir}" if profile.profiler_dir else "any *_ascend_pt folder"
-        raise _missing(f"{case_dir} does not hold {missing}; it holds {here}.", NOT_STARTED)
+        again = f"If somebody removed it, remove {case_dir / 'profile.json'} too: the case is then profiled again. "
+        raise _missing(f"{case_dir} does not hold {missing}; it holds {here}.", again + NOT_STARTED)
     return capture
 
 

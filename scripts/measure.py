@@ -50,9 +50,16 @@ def cpu_noise(elements: int) -> torch.Tensor:
 
 def noise_buffer(noise: Noise, device: Device) -> torch.Tensor:
     """The buffer that every iteration's noise kernel reduces, on the device."""
-    if device.torch_device.type == "cpu":
-        return cpu_noise(noise.shape[0])
-    return torch.randn(noise.shape, dtype=torch.float32, device=device.torch_device)
+    try:
+        if device.torch_device.type == "cpu":
+            return cpu_noise(noise.shape[0])
+        return torch.randn(noise.shape, dtype=torch.float32, device=device.torch_device)
+    except (RuntimeError, MemoryError) as error:
+        raise CaseFailure(
+            Status.SKIPPED,
+            f"The noise of noise_mib = {noise.mib:g} MiB does not fit into the memory of {device.info().name}: {error}",
+            "Lower `noise_mib`: twice the size of the device's last-level cache is enough to flush it.",
+        ) from error
 
 
 @dataclass
@@ -90,8 +97,9 @@ class Measurement:
         self.pristine = {
             name: (tensor, copy)
             for name, (tensor, copy, version) in before.items()
-            if tensor._version != version or not tensors.same_bytes(tensor, copy)
+            if tensor._version != version or tensor.shape != copy.shape or not tensors.same_bytes(tensor, copy)
         }
+        self._check_restorable()
         mutated = [tensor for tensor, _ in self.pristine.values()]
         self.bytes_moved = call_work.bytes_moved(self.tensors().values(), returned.values(), mutated)
         if not self.outputs and not self.pristine:
@@ -101,6 +109,17 @@ class Measurement:
                 "there is nothing to measure.",
                 "A golden returns a tensor (or a list, tuple or dict of tensors), or writes into its inputs.",
             )
+
+    def _check_restorable(self) -> None:
+        """An input that the golden gave another shape or dtype cannot be put back: every call would measure less."""
+        for name, (tensor, copy) in self.pristine.items():
+            if tensor.shape != copy.shape or tensor.dtype != copy.dtype:
+                raise CaseFailure(
+                    Status.GOLDEN_FAILED,
+                    f"{self.function.__name__} made its input {name} of shape {tuple(copy.shape)} one of shape "
+                    f"{tuple(tensor.shape)} ({tensor.dtype}): it cannot be restored for the next call.",
+                    "A golden may write into its inputs, but not resize them or replace their data.",
+                )
 
     def count_flops(self) -> None:
         """Call the golden once more, with its FLOPs counted; one that does not run under the counter has none.

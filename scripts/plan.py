@@ -272,8 +272,8 @@ def _plan_device(device: identity.DeviceIdentity) -> PlannedCase:
 
 @cache
 def roots() -> tuple[Path, ...]:
-    """Folders whose modules are local to goldens."""
-    return (ROOT, Path.cwd())
+    """Folders whose modules are local to goldens; the project's own come first."""
+    return (Path.cwd(), ROOT)
 
 
 def _suits_its_device(planned: PlannedCase, tiers: set[tuple[str, str]]) -> bool:

@@ -226,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
         "--into", type=Path, default=Path("prof/.again"), help="folder for the new capture (default: %(default)s)"
     )
     options = parser.parse_args(argv)
-    roots = (Path(__file__).resolve().parent.parent, Path.cwd())
+    roots = (Path.cwd(), Path(__file__).resolve().parent.parent)
     try:
         print(_repeat(options.case_dir, options.into, roots))
     except CaseFailure as failure:

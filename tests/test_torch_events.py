@@ -195,3 +195,35 @@ def test_a_gpus_statistics_are_torchs_own_assignment() -> None:
         ("aten::mm", "CUDA"): (2, 50),
         ("triton_fused", "CUDA"): (1, 30),
     }
+
+
+def test_operators_of_other_threads_are_seen() -> None:
+    import threading
+
+    def work() -> None:
+        thread = threading.Thread(target=lambda: X @ X.T)
+        thread.start()
+        thread.join()
+
+    profiler = torch_events.new_profiler([ProfilerActivity.CPU])
+    profiler.start()
+    work()
+    profiler.stop()
+    ops = torch_events.operators(torch_events.raw(profiler))
+    assert Counter(op.name for op in ops if op.name in torch_events.kernel_names(ops)) == {"aten::mm": 1}
+
+
+def test_what_autograd_records_around_a_backward_pass_is_no_kernel() -> None:
+    def work() -> None:
+        with torch.enable_grad():
+            x = X.detach().requires_grad_()
+            (x @ x.T).sum().backward()
+
+    assert not [name for name in kernels(work) if not name.startswith("aten::")]
+
+
+def test_a_capture_without_the_goldens_calls_is_refused() -> None:
+    from scripts.errors import CaseFailure
+
+    with pytest.raises(CaseFailure, match=r"0 of the golden's calls in 1 iterations"):
+        torch_events.golden_regions([], [Region(0, 1, 50, 900)])

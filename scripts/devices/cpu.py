@@ -50,7 +50,7 @@ class CpuDevice:
 
     def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
         """Run every iteration under torch.profiler with CPU activity and shapes."""
-        self._profile = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self._profile = torch_events.new_profiler([ProfilerActivity.CPU])
         torch_events.run_steps(self._profile, iterate, iterations)
         return Capture(capture_format.new_folder(folder), [])
 
@@ -61,6 +61,7 @@ class CpuDevice:
         ops = torch_events.operators(events)
         names = torch_events.kernel_names(ops)
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
+        regions = torch_events.golden_regions(events, steps)
         kernels = [
             KernelEvent(
                 torch_events.step_of(op.start_ns, steps),
@@ -81,7 +82,7 @@ class CpuDevice:
             if average.key in names
         ]
         capture_format.write(capture.folder, kernels, statistics, torch_events.info(["CPU"], len(steps)))
-        return Capture(capture.folder, torch_events.regions(events))
+        return Capture(capture.folder, regions)
 
 
 def _full_name(op: torch_events.OpEvent) -> str:

@@ -52,7 +52,7 @@ class CudaDevice:
 
     def capture(self, iterate: Callable[[int], Region], iterations: int, folder: Path) -> Capture:
         """Run every iteration under torch.profiler with CPU and CUDA activity."""
-        self._profile = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True)
+        self._profile = torch_events.new_profiler([ProfilerActivity.CPU, ProfilerActivity.CUDA])
         torch_events.run_steps(self._profile, iterate, iterations)
         return Capture(capture_format.new_folder(folder), [])
 
@@ -61,6 +61,7 @@ class CudaDevice:
         assert self._profile is not None, "finish() follows capture()"
         events = torch_events.raw(self._profile)
         steps = torch_events.regions(events, torch_events.STEP_LABEL)
+        regions = torch_events.golden_regions(events, steps)
         kernels = device_kernels(events, steps)
         capture_format.write(
             capture.folder,
@@ -68,7 +69,7 @@ class CudaDevice:
             device_statistics(self._profile.events()),
             torch_events.info(["CPU", "CUDA"], len(steps)),
         )
-        return Capture(capture.folder, torch_events.regions(events))
+        return Capture(capture.folder, regions)
 
 
 def device_kernels(events: Iterable[Any], steps: list[Region]) -> list[KernelEvent]:

@@ -11,6 +11,8 @@ import torch
 
 from scripts.artifacts import Region
 from scripts.devices.base import GOLDEN_LABEL
+from scripts.errors import CaseFailure
+from scripts.status import Status
 
 STEP_LABEL = "goldenprof::step"
 LABEL_PREFIX = "goldenprof::"
@@ -25,6 +27,11 @@ _METADATA = (
     "aten::is_set_to",
     "aten::resize_as_",
     "aten::_resize_output_",
+    "aten::_nnz",
+    "aten::sparse_dim",
+    "aten::dense_dim",
+    "aten::is_coalesced",
+    "aten::_coalesced_",
     "aten::unsqueeze_",
     "aten::squeeze_",
     "aten::as_strided_",
@@ -36,6 +43,8 @@ _METADATA = (
     "aten::lift_fresh",
     "aten::_lazy_clone",
 )
+# What autograd records around the operators of a backward pass.
+_WRAPPERS = ("autograd::", "torch::autograd::")
 _ALLOCATIONS = ("aten::empty", "aten::new_empty", "aten::_empty_affine_quantized")
 
 
@@ -87,6 +96,12 @@ def info(activities: list[str], active: int) -> dict:
         },
         "torch_version": torch.__version__,
     }
+
+
+def new_profiler(activities: list[torch.profiler.ProfilerActivity]) -> torch.profiler.profile:
+    """torch.profiler for all threads: by itself it sees only the one that starts it, and a golden may start others."""
+    every_thread = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    return torch.profiler.profile(activities=activities, record_shapes=True, experimental_config=every_thread)
 
 
 def raw(profiler: torch.profiler.profile) -> list[Any]:
@@ -157,6 +172,22 @@ def regions(events: Iterable[Any], label: str = GOLDEN_LABEL) -> list[Region]:
     return sorted(found, key=lambda region: region.iteration)
 
 
+def golden_regions(events: Iterable[Any], steps: list[Region]) -> list[Region]:
+    """The golden's regions, one in every step; CaseFailure where the capture lacks some.
+
+    A golden that uses torch.profiler itself ends the capture that it runs in: there is one profiler in a process.
+    """
+    found = regions(events)
+    if not found or len(found) != len(steps):
+        raise CaseFailure(
+            Status.PROFILER_FAILED,
+            f"The capture shows {len(found)} of the golden's calls in {len(steps)} iterations: something else stopped "
+            "or started torch's profiler while it ran.",
+            "A golden must not use torch.profiler itself: there is one in a process. Remove it from the golden.",
+        )
+    return found
+
+
 def step_of(start_ns: int, steps: list[Region]) -> int | None:
     """The Step Id whose range holds `start_ns`."""
     return next((step.step_id for step in steps if step.start_ns <= start_ns <= step.end_ns), None)
@@ -197,7 +228,7 @@ def kernel_names(ops: Iterable[OpEvent]) -> frozenset[str]:
     """
     names: set[str] = set()
     for op in ops:
-        if op.name in names or only_moves_metadata(op.name):
+        if op.name in names or op.name.startswith(_WRAPPERS) or only_moves_metadata(op.name):
             continue
         leaf = not any(not only_moves_metadata(child.name) for child in op.children)
         if op.name in _registered("CPU") or (leaf and op.name not in _registered("CompositeImplicitAutograd")):

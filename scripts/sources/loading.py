@@ -15,6 +15,7 @@ from scripts.status import Status
 
 # Packages whose errors mean that something had to be fetched: model weights, a data set.
 NETWORK_PACKAGES = ("requests", "urllib3", "httpx", "huggingface_hub", "aiohttp")
+GOLDENS = "golden"  # the package of goldens
 NETWORK_WORDS = ("huggingface.co", "connection error", "name resolution", "max retries exceeded")
 
 
@@ -37,9 +38,7 @@ def load(path: Path, roots: Iterable[Path]) -> ModuleType:
 
 
 def _import(path: Path, roots: Iterable[Path]) -> ModuleType:
-    for root in (path.resolve().parent, *roots):
-        if str(root) not in sys.path:
-            sys.path.append(str(root))
+    _make_importable([path.resolve().parent, *roots])
     spec = importlib.util.spec_from_file_location(f"goldenprof_golden_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise CaseFailure(
@@ -49,6 +48,23 @@ def _import(path: Path, roots: Iterable[Path]) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _make_importable(places: list[Path]) -> None:
+    """Let a golden import what lies beside it and in the project's roots, in this order.
+
+    After the installed packages: a golden's neighbour named like one must not take its place. The package `golden`
+    has its parts in several places, and the first one wins: the project's own before this workflow's.
+    """
+    for place in places:
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
+    if GOLDENS not in sys.modules and (
+        parts := [str(place / GOLDENS) for place in places if (place / GOLDENS).is_dir()]
+    ):
+        package = ModuleType(GOLDENS)
+        package.__path__ = parts
+        sys.modules[GOLDENS] = package
 
 
 def failure(path: Path, what: str, error: BaseException) -> CaseFailure:

@@ -97,7 +97,7 @@ def _say(text: str) -> None:
 def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Message:
     started = time.monotonic()
     _say(f"{step} of {planned.case.id}, key {planned.key}")
-    roots = (ROOT, Path.cwd())
+    roots = (Path.cwd(), ROOT)
     golden, folder = Path(planned.case.golden).resolve(), planned.folder.resolve()  # a golden may change the directory
     then = ""
     try:
