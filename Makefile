@@ -18,7 +18,7 @@ report: $(READY)
 	@echo && cat $(REPORT)
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 soak: $(READY)
 	$(BIN)/python benchmarks/soak.py
