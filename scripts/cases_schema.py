@@ -77,7 +77,8 @@ def _part(definition: str) -> dict[str, Any]:
 
 def _sentences(error: ValidationError) -> Iterator[tuple[Key, str]]:
     at: Key = tuple(error.absolute_path)
-    rule, entry, found = error.validator, error.schema, error.instance
+    rule, found = error.validator, error.instance
+    entry: Any = error.schema  # a mapping: the schema has no boolean parts
     if rule == "additionalProperties":
         keys = list(entry["properties"])
         for key in found:

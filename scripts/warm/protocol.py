@@ -83,10 +83,11 @@ def _alive(pid: str) -> bool:
 def socket_path(name: str) -> Path:
     """Where the warm parent of a session listens: in a folder that only this user can enter.
 
-    Containers that share the folder count their processes each for itself, so that a session's pid alone is no name.
+    Containers that share the folder count their processes each for itself, and a session can work in several folders,
+    whose files a parent knows by relative paths: a session's pid alone is no name.
     """
     place = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    apart = zlib.crc32(f"{platform.node()} {os.readlink('/proc/self/ns/pid')}".encode())
+    apart = zlib.crc32(f"{platform.node()} {os.readlink('/proc/self/ns/pid')} {os.getcwd()}".encode())
     folder = Path(place if len(place) <= LONGEST_PLACE else "/tmp", f"goldenprof-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()

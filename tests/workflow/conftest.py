@@ -81,7 +81,7 @@ class Project:
         done = subprocess.run(
             self.command(*arguments),
             cwd=self.path,
-            env={**os.environ, **environment},
+            env={**outside_any_session(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -145,6 +145,11 @@ def new_project(path: Path) -> Project:
     return Project(path.resolve())
 
 
+def outside_any_session() -> dict[str, str]:
+    """This process's environment without the session that a test may have begun in it."""
+    return {name: value for name, value in os.environ.items() if name != "GOLDENPROF_SESSION"}
+
+
 def decode(path: Path) -> dict:
     """A JSON file as plain values."""
     return msgspec.json.decode(path.read_bytes())
@@ -153,6 +158,9 @@ def decode(path: Path) -> dict:
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Device locks of these tests in a folder of their own, so that another run on this machine is not waited for."""
+    before = os.environ.get("GOLDENPROF_LOCK_DIR")
     os.environ["GOLDENPROF_LOCK_DIR"] = str(tmp_path_factory.mktemp("locks"))
     yield
-    del os.environ["GOLDENPROF_LOCK_DIR"]
+    os.environ.pop("GOLDENPROF_LOCK_DIR", None)
+    if before is not None:
+        os.environ["GOLDENPROF_LOCK_DIR"] = before
