@@ -77,8 +77,9 @@ def _part(definition: str) -> dict[str, Any]:
 
 def _sentences(error: ValidationError) -> Iterator[tuple[Key, str]]:
     at: Key = tuple(error.absolute_path)
-    rule, found = error.validator, error.instance
+    rule = error.validator
     entry: Any = error.schema  # a mapping: the schema has no boolean parts
+    found: Any = error.instance
     if rule == "additionalProperties":
         keys = list(entry["properties"])
         for key in found:
