@@ -270,7 +270,6 @@ def _plan_device(device: identity.DeviceIdentity) -> PlannedCase:
     return PlannedCase(case, key.key("peaks", device))
 
 
-@cache
 def roots() -> tuple[Path, ...]:
     """Folders whose modules are local to goldens; the project's own come first."""
     return (Path.cwd(), ROOT)

@@ -25,7 +25,7 @@ FAILING = {
     "closing_golden": (Status.GOLDEN_FAILED, ("closed file descriptors that it had not opened",)),
     "lock_closing_golden": (Status.GOLDEN_FAILED, ("lock of cpu was lost", "closerange")),
     "scribbling_golden": (Status.MISSING_OUTPUT, ("stranger_1_1_ascend_pt", "holds 2 captures")),
-    "profiling_golden": (Status.MISSING_OUTPUT, ("kernel_details.csv does not exist",)),
+    "profiling_golden": (Status.PROFILER_FAILED, ("0 of the golden's calls", "must not use torch.profiler itself")),
     "exception_golden": (Status.GOLDEN_FAILED, ("BaseException", "neither Exception nor exit")),
     "deep_golden": (Status.GOLDEN_FAILED, ("RecursionError",)),
     "rude_message_golden": (Status.GOLDEN_FAILED, ("ValueError", "<script>alert(1)</script>")),

@@ -31,7 +31,8 @@ SNAKEMAKE = [
     str(ROOT / "profiles/default"),
 ]
 FINISHED = re.compile(r"^Finished jobid: \d+ \(Rule: (\w+)\)", re.MULTILINE)
-PLANNED = re.compile(r"^(?:local)?rule (\w+):", re.MULTILINE)
+# A rule with a message of its own is announced by it: "Job 3: make_inputs of …".
+PLANNED = re.compile(r"^(?:(?:local)?rule |Job \d+: )(\w+)(?::| of )", re.MULTILINE)
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Project:
         done = subprocess.run(
             self.command(*arguments),
             cwd=self.path,
-            env={**outside_any_session(), **environment},
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -143,11 +144,6 @@ def new_project(path: Path) -> Project:
     """A project in `path` with the goldens of these tests."""
     shutil.copytree(GOLDENS, path / "golden", ignore=shutil.ignore_patterns("__pycache__"))
     return Project(path.resolve())
-
-
-def outside_any_session() -> dict[str, str]:
-    """This process's environment without the session that a test may have begun in it."""
-    return {name: value for name, value in os.environ.items() if name != "GOLDENPROF_SESSION"}
 
 
 def decode(path: Path) -> dict:
