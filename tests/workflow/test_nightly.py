@@ -88,7 +88,7 @@ def add_past(project: Project) -> None:
     """
     latest = [row for row in recorded(project) if row.run_id == nights(project)[-1].name]
     for i in range(8):
-        at = latest[0].run_started_at + timedelta(seconds=1 + i)
+        at = latest[0].run_started_at + timedelta(milliseconds=1 + i)
         e2e_us = {ONE: 0.5 + i / 1e4, TWO: (100.0, 4000.0, 300.0, 3000.0, 600.0, 2000.0, 200.0, 3500.0)[i]}
         rows = [
             replace(row, run_id=f"past{i}", run_started_at=at, e2e_us=e2e_us[row.case_id], min_us=1e-3)
