@@ -16,6 +16,7 @@ LAST_SECTION = "## Iterations"  # what follows is left out of the README
 def insert(readme: str, report: str) -> str:
     """`readme` with the first sections of `report` between its two marks, its headings two levels lower."""
     shown = report.split(LAST_SECTION)[0].rstrip()
+    shown = shown.replace("[Warnings](#warnings)", "Warnings")  # its section is not shown here
     lowered = "\n".join(f"##{line}" if line.startswith("#") else line for line in shown.splitlines())
     title = f"`{REPORT}`, as it was made, up to its spread:\n\n<details open><summary>a report</summary>"
     text = f"{title}\n\n{lowered}\n\n</details>\n"
