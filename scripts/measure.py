@@ -91,7 +91,6 @@ class Measurement:
         """Call the golden once: see that it runs, what it returns, how much work it is and which inputs it mutates."""
         before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
         result = self._call("the first call")
-        self.device.synchronize()
         returned = {path: leaf for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)}
         self.outputs = [tensors.describe(path, leaf) for path, leaf in returned.items()]
         self.pristine = {
@@ -138,7 +137,6 @@ class Measurement:
         for k in range(calls):
             self.restore()
             self._call(f"warm-up call {k}")
-        self.device.synchronize()
 
     def restore(self) -> None:
         """Put the inputs that the golden mutates back to what they were."""
@@ -154,7 +152,6 @@ class Measurement:
         with record_function(f"{GOLDEN_LABEL}#{k}"):
             start_ns, start = time.time_ns(), time.perf_counter_ns()
             self._call(f"iteration {k}")
-            self.device.synchronize()
             wall = time.perf_counter_ns() - start
         self.wall_ns.append(wall)
         return Region(k, k + 1, start_ns, start_ns + wall)
@@ -174,7 +171,9 @@ class Measurement:
 
     def _call(self, where: str) -> Any:
         try:
-            return self.function(*self.args, **self.kwargs)
+            result = self.function(*self.args, **self.kwargs)
+            self.device.synchronize()  # a launch that failed may only be told here
+            return result
         except BaseException as error:  # `sys.exit()` too
             raise GoldenCrash(self.function.__name__, where, error) from error
         finally:
