@@ -88,7 +88,7 @@ class Measurement:
         }
 
     def check(self) -> None:
-        """Call the golden once: see that it runs, what it returns, how much work it is and which inputs it mutates."""
+        """Call the golden once: see that it runs, what it returns, how much it moves and which inputs it mutates."""
         before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
         result = self._call("the first call")
         returned = {path: leaf for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)}
