@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from scripts import artifacts, changes
+from scripts import changes
 from scripts.plan import PlannedCase, code_digest
 
 STEPS = ("make_inputs", "profile", "locate_output", "parse_csv", "report")  # in the order in which they follow
@@ -98,10 +98,9 @@ def page_stamp(rule: str, sources: Iterable[Path], extra: str = "") -> Stamp:
     return Stamp(code(rule), _content(sources, extra))
 
 
-def sign(page: Path, made: Stamp) -> None:
-    """Add the stamp to a page; a page without one, of a run that was killed in between, counts as stale."""
-    line = f"<!-- made by code {made.code} from {made.content} -->\n"
-    artifacts.write_bytes(page, page.read_bytes().rstrip(b"\n") + b"\n\n" + line.encode())
+def tail(made: Stamp) -> str:
+    """The last line of a page, its stamp; written with the page at once, so that none is there without it."""
+    return f"\n<!-- made by code {made.code} from {made.content} -->\n"
 
 
 def code(step: str) -> str:

@@ -127,7 +127,7 @@ def _explain(path: Path, numeric: dict[str, str]) -> None:
     """Raise for the first ragged row or unreadable number of `path`, found by a slow second reading."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         reader = csv.reader(file)
-        header = next(reader)
+        header = next(reader, [])
         for row in reader:
             where = f"{path}, line {reader.line_num}"
             if row and len(row) != len(header):

@@ -170,5 +170,5 @@ def _line_numbers(path: Path, rows: int) -> np.ndarray:
         return np.arange(2, rows + 2)
     with path.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text)
-        next(reader)
+        next(reader, None)
         return np.fromiter((reader.line_num for row in reader if row), np.int64, rows)

@@ -40,14 +40,14 @@ class CaseWarnings:
     warnings: list[str]
 
 
-def run(operator: str, perf_jsons: Sequence[Path], target: Path) -> None:
-    """Write the report over `perf_jsons`, all of `operator`, to `target`, and its roofline beside it."""
+def run(operator: str, perf_jsons: Sequence[Path], target: Path, tail: str = "") -> None:
+    """Write the report over `perf_jsons`, all of `operator`, then `tail`, to `target`, and its roofline beside it."""
     records = [artifacts.read(path, PerfRecord) for path in perf_jsons]
     limits = [peaks.read_of(record.profile.key) for record in records]
     text = render(operator, records, limits)
     works = [work.work_of(record, limit) for record, limit in zip(records, limits, strict=True)]
     roofline.write(operator, works, target.with_name(f"{operator}.roofline.svg"))
-    artifacts.write_bytes(target, text.encode())
+    artifacts.write_bytes(target, (text + tail).encode())
 
 
 def render(operator: str, records: Sequence[PerfRecord], limits: Sequence[PeaksRecord | None] = ()) -> str:

@@ -26,9 +26,9 @@ TITLE = "Golden performance"
 HEAVY = ("iteration_us", "ops", "warnings", "inputs", "dtypes", "command", "log", "folder", "profiler_dir", "reason")
 
 
-def write(target: Path, shown: Shown, past: Past) -> None:
-    """Write the page to `target`, from where its links lead to reports, logs and captures."""
-    artifacts.write_bytes(target, render(shown, past, target.parent).encode("utf-8", "replace"))
+def write(target: Path, shown: Shown, past: Past, tail: str = "") -> None:
+    """Write the page, then `tail`, to `target`, from where its links lead to reports, logs and captures."""
+    artifacts.write_bytes(target, (render(shown, past, target.parent) + tail).encode("utf-8", "replace"))
 
 
 def render(shown: Shown, past: Past, folder: Path) -> str:

@@ -38,10 +38,10 @@ class Fact:
     value: str
 
 
-def run(perf_json: Path, target: Path) -> None:
-    """Write the report of `perf_json` to `target`; nothing is written when there is nothing to report."""
+def run(perf_json: Path, target: Path, tail: str = "") -> None:
+    """Write the report of `perf_json`, then `tail`, to `target`; nothing when there is nothing to report."""
     perf = artifacts.read(perf_json, PerfRecord)
-    artifacts.write_bytes(target, render(perf, peaks.read_of(perf.profile.key)).encode())
+    artifacts.write_bytes(target, (render(perf, peaks.read_of(perf.profile.key)) + tail).encode())
 
 
 def render(perf: PerfRecord, limits: PeaksRecord | None = None) -> str:

@@ -105,14 +105,14 @@ class Named:
     value: str
 
 
-def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path) -> None:
-    """Write the summary of `entries` as Markdown and as CSV, failed and unfinished cases included.
+def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path, tail: str = "") -> None:
+    """Write the summary of `entries` as Markdown, with `tail` after it, and as CSV, failed and unfinished cases too.
 
     Order: as given, families together, each where its first case stands.
     """
     rows = [row_of(entry) for entry in _by_family(entries)]
     artifacts.write_bytes(table, to_csv(rows).encode())
-    artifacts.write_bytes(markdown, render(rows, markdown.parent, table.name).encode())
+    artifacts.write_bytes(markdown, (render(rows, markdown.parent, table.name) + tail).encode())
 
 
 def row_of(entry: SummaryEntry) -> SummaryRow:

@@ -17,8 +17,8 @@ FOLDER = Path("reports")
 NOW = "cached-results"  # stands for a run's id where the page names runs
 
 
-def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry]) -> str:
-    """Write the page and the exports of these cases; returns the closing table for the terminal."""
+def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry], tail: str = "") -> str:
+    """Write the exports of these cases, then the page with `tail`; returns the closing table for the terminal."""
     now = datetime.now(UTC).replace(microsecond=0)
     project = night_lock.repository(Path.cwd())
     run = RunFacts(NOW, now, platform.node(), project.commit, project.dirty)
@@ -26,7 +26,7 @@ def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry]) -> st
     past = page.past_of(history.History(), run, judged=False, renamed=renamed)
     reports = {entry.case: entry.report for entry in entries if entry.report.exists()}
     shown = Shown(run, history_rows.rows(planned, run), judged=False, reports=reports)
-    page.write(FOLDER / "index.html", shown, past)
     rows = [summary.row_of(entry) for entry in entries]
     exports.write(FOLDER, rows, {}, "", now)
+    page.write(FOLDER / "index.html", shown, past, tail)  # last: its stamp answers for all of them
     return closing.text(rows, {}, f"Page: {FOLDER / 'index.html'}, summary: {FOLDER / 'summary.md'}")

@@ -15,7 +15,7 @@ from scripts import artifacts, failures, freshness, locks, stale_locks
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.freshness import Stamp
 from scripts.plan import CACHE, ROOT, Plan, PlannedCase
-from scripts.staleness import INDEX, SUMMARY, Staleness, operator_page, sweep_sources, with_peaks
+from scripts.staleness import SUMMARY, Staleness, operator_page, sweep_sources, with_peaks
 from scripts.warm import protocol
 from scripts.workflow_errors import StepFailed, explained, healed
 
@@ -79,8 +79,7 @@ def report(stale: Staleness, wildcards: Any, log: str) -> None:
 
     def work(planned: PlannedCase) -> None:
         stamp = freshness.page_stamp("report", with_peaks([planned]))
-        step.run(planned.folder / "perf.json", planned.report)
-        freshness.sign(planned.report, stamp)
+        step.run(planned.folder / "perf.json", planned.report, freshness.tail(stamp))
 
     _step(stale, wildcards, "report", log, work)
 
@@ -92,8 +91,7 @@ def operator_report(stale: Staleness, wildcards: Any) -> None:
     def work() -> None:
         cases = stale.plan.operator(wildcards.operator)
         stamp = freshness.page_stamp("operator_report", with_peaks(cases))
-        step.run(wildcards.operator, [planned.folder / "perf.json" for planned in cases], target)
-        freshness.sign(target, stamp)
+        step.run(wildcards.operator, [planned.folder / "perf.json" for planned in cases], target, freshness.tail(stamp))
 
     target = operator_page(wildcards.operator)
     explained(work)
@@ -142,8 +140,7 @@ def _write_summary(plan: Plan) -> None:
     cases = plan.sweep()
     plan.summary_wanted = False
     stamp = freshness.page_stamp("summary", *sweep_sources(cases))
-    step.run([_entry(planned) for planned in cases], SUMMARY, SUMMARY.with_suffix(".csv"))
-    freshness.sign(SUMMARY, stamp)
+    step.run([_entry(planned) for planned in cases], SUMMARY, SUMMARY.with_suffix(".csv"), freshness.tail(stamp))
 
 
 def _write_page(plan: Plan) -> None:
@@ -152,8 +149,7 @@ def _write_page(plan: Plan) -> None:
     cases = plan.sweep()
     plan.page_wanted = False
     stamp = freshness.page_stamp("page", *sweep_sources(cases))
-    print(sweep_page.write(cases, [_entry(planned) for planned in cases]), flush=True)
-    freshness.sign(INDEX, stamp)
+    print(sweep_page.write(cases, [_entry(planned) for planned in cases], freshness.tail(stamp)), flush=True)
 
 
 def _entry(planned: PlannedCase) -> Any:

@@ -110,7 +110,7 @@ def test_fault_5_the_warm_up_is_done_outside_and_the_golden_stands_between_two_s
     noise = artifacts.Noise(0.1, (4099,), "float32", ("aten::max",))
     watched = measure.prepare(Watched(), golden, (torch.ones(3),), {}, ["x"], noise)
     watched.warm_up(3)
-    assert happened == ["golden"] * 3 + ["synchronise"]
+    assert happened == ["golden", "synchronise"] * 3
     happened.clear()
     watched.iterate(0)
     assert happened == ["synchronise", "golden", "synchronise"]

@@ -446,7 +446,7 @@ def finished_steps(checkout: Checkout) -> Jobs:
     for case in EVERY:
         for folder in (checkout.path / "prof" / case).glob("*-cpu-*"):
             found |= {(step, case) for step, name in outputs.items() if (folder / name).exists()}
-        if (checkout.path / f"reports/{case}.md").exists():
+        if (checkout.path / f"reports/{case}.md").exists():  # whole, its stamp included
             found.add(("report", case))
     return found
 
