@@ -112,10 +112,27 @@ class History:
         self._database = duckdb.connect()
         self._database.execute("SET TimeZone = 'UTC'")
         self._database.register("no_rows", _schema("").empty_table())
+        self._look_at_files()
+
+    def _look_at_files(self) -> None:
         rows = "SELECT * FROM no_rows"
         if self._files:
             rows += f" UNION ALL BY NAME SELECT * FROM read_parquet({_literal(self._files)}, union_by_name = true)"
-        self._database.execute(f"CREATE VIEW history AS {rows}")
+        self._database.execute(f"CREATE OR REPLACE VIEW history AS {rows}")
+
+    def _leave_out_damaged(self) -> bool:
+        """Read all files to the end, and leave out those that cannot be; True when there were some."""
+        from pyarrow import ArrowException, parquet
+
+        known = len(self._files)
+        for path in list(self._files):
+            try:
+                parquet.read_table(path)
+            except (OSError, ArrowException) as error:
+                self._files.remove(path)
+                self.problems.append(f"{path} is damaged and is left out: {error}. Copy it again or remove it.")
+        self._look_at_files()
+        return len(self._files) < known
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
         """Run `sql` against the table `history`; fetch from what comes back. ConfigError has DuckDB's words."""
@@ -124,16 +141,20 @@ class History:
         try:
             return self._database.execute(sql, list(values))
         except duckdb.Error as error:
+            if self._leave_out_damaged():
+                return self.query(sql, values)
             raise ConfigError(
                 f"The history cannot be asked that: {error}\nCorrect the SQL: the table is called history, and "
                 "`DESCRIBE history` lists its columns."
             ) from None
 
-    def runs(self, latest: int | None = None) -> list[str]:
-        """Ids of the runs, oldest first; the `latest` ones only, if that is given."""
-        sql = "SELECT run_id FROM history GROUP BY run_id ORDER BY min(run_started_at), run_id"
-        found = [row[0] for row in self.query(sql).fetchall()]
-        return found if latest is None else found[-latest:]
+    def runs(self, models: Sequence[str] = ()) -> list[str]:
+        """Ids of the runs, oldest first: all, or those that measured on one of these device models, or on none."""
+        sql = "SELECT run_id FROM history GROUP BY run_id"
+        if models:
+            sql += " HAVING bool_or(list_contains(?, device_model)) OR max(coalesce(device_model, '')) = ''"
+        found = self.query(f"{sql} ORDER BY min(run_started_at), run_id", [list(models)] if models else [])
+        return [row[0] for row in found.fetchall()]
 
     def rows(self, runs: Iterable[str], without: Iterable[str] = ()) -> list[HistoryRow]:
         """All rows of `runs`, oldest run first; columns named in `without` have their defaults, and cost nothing."""

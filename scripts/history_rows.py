@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from scripts import artifacts, case_section, peaks, work
-from scripts.artifacts import FailureRecord, PerfRecord, ProfileRecord
+from scripts import case_section, outcomes, peaks, work
+from scripts.artifacts import PerfRecord, ProfileRecord
 from scripts.errors import ArtifactError
 from scripts.formatting import one_line
 from scripts.history import HistoryRow, OpTime
+from scripts.outcomes import NOT_RUN
+from scripts.peaks import PeaksRecord
 from scripts.plan import PlannedCase
-from scripts.summary import NOT_RUN, UNREADABLE
 
 # Settings that may move a number without changing what is measured; the rest is the series' identity or no matter.
 CONDITION_SETTINGS = ("iterations", "warmup")
@@ -44,19 +45,14 @@ def rows(planned: Iterable[PlannedCase], run: RunFacts, measurement: int = 1) ->
 
 
 def row_of(planned: PlannedCase, run: RunFacts, measurement: int = 1) -> HistoryRow:
-    """The row of one case. A failure counts before an older result: it is removed when its step succeeds."""
-    blank = _blank(planned, run, measurement)
-    try:
-        if (path := planned.folder / "failure.json").exists():
-            failure = artifacts.read(path, FailureRecord)
-            command = failure.command or blank.command
-            reason = one_line(failure.message)
-            return replace(blank, status=str(failure.status), reason=reason, log=failure.log, command=command)
-        if (path := planned.folder / "perf.json").exists():
-            return _measured(blank, artifacts.read(path, PerfRecord))
-    except ArtifactError as error:
-        return replace(blank, status=UNREADABLE, reason=one_line(error))
-    return replace(blank, reason="No result: its turn had not come, or the run was interrupted.")
+    """The row of one case."""
+    blank, outcome = _blank(planned, run, measurement), outcomes.read(planned.folder)
+    if outcome.perf:
+        return _measured(blank, outcome.perf)
+    row = replace(blank, status=outcome.status, reason=outcome.reason)
+    if failure := outcome.failure:
+        row = replace(row, log=failure.log, command=failure.command or row.command)
+    return row
 
 
 def _blank(planned: PlannedCase, run: RunFacts, measurement: int) -> HistoryRow:
@@ -85,7 +81,8 @@ def _blank(planned: PlannedCase, run: RunFacts, measurement: int) -> HistoryRow:
 
 def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
     profile, total = perf.profile, perf.device_total
-    done = work.work_of(perf, peaks.read_of(profile.key))
+    limits, problems = _peaks_of(profile)
+    done = work.work_of(perf, limits)
     return replace(
         blank,
         status=str(perf.status),
@@ -114,11 +111,19 @@ def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
         peak_gbps=done.peak_gbps,
         iteration_us=[float(row.device_total_us) for row in perf.iterations],
         ops=[OpTime(row.op, row.core, row.count, float(row.total_us)) for row in perf.ops],
-        warnings=case_section.warnings(perf),
+        warnings=[*case_section.warnings(perf), *problems],
         profiler_dir=profile.profiler_dir,
         log=Path(blank.folder, "profile.log").as_posix(),
         command=profile.command,
     )
+
+
+def _peaks_of(profile: ProfileRecord) -> tuple[PeaksRecord | None, list[str]]:
+    """The peaks of its device, and why they cannot be read: a damaged file costs no case its time."""
+    try:
+        return peaks.read_of(profile.key), []
+    except ArtifactError as error:
+        return None, [one_line(error)]
 
 
 def identity(profile: ProfileRecord) -> str:

@@ -9,11 +9,10 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts import artifacts, failures
-from scripts.artifacts import FailureRecord
-from scripts.errors import ArtifactError
+from scripts import outcomes
 from scripts.formatting import plural
 from scripts.plan import SELECTION_KEYS, Plan, PlannedCase
+from scripts.status import Status
 
 HEADER = ("case", "tier", "cached", "status", "key")
 
@@ -72,18 +71,13 @@ def line(planned: PlannedCase) -> CaseLine:
 
 
 def status(planned: PlannedCase) -> str:
-    """`ok`, the status of a failed step, `profiled` without numbers yet, or `not_run`."""
-    failure = failures.path(planned)
-    if failure.exists():
-        try:
-            return artifacts.read(failure, FailureRecord).status
-        except ArtifactError:
-            return "unreadable"
-    if (planned.folder / "perf.json").exists():
-        return "ok"
+    """How the case ended, `profiled` without numbers yet, or `not_run`."""
+    outcome = outcomes.read(planned.folder)
+    if outcome.status != outcomes.NOT_RUN:
+        return outcome.status
     if (planned.folder / "profile.json").exists():
         return "profiled"
-    return "device_unavailable" if planned.problem else "not_run"
+    return str(Status.DEVICE_UNAVAILABLE) if planned.problem else outcome.status
 
 
 def table(header: Iterable[str], rows: list[tuple[str, ...]]) -> list[str]:

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from scripts import accepted, artifacts, closing, exports, history_rows, names, night_lock, summary
+from scripts import accepted, artifacts, closing, exports, history_rows, names, night_lock, outcomes, summary
 from scripts import history as history_module
 from scripts.accepted import AcceptedChange
 from scripts.errors import ArtifactError, ConfigError
@@ -84,7 +84,7 @@ class VerdictsRecord:
     counts: dict[str, int]  # cases by verdict
     statuses: dict[str, int]
     to_measure_again: list[str]  # suspicious cases that were measured once
-    problems: list[str]  # files of the history that were left out
+    problems: list[str]  # files of the history that were left out, nights that are dated later than this one
     cases: list[CaseVerdict] = field(default_factory=list)
 
 
@@ -94,6 +94,7 @@ class Night:
 
     run: RunFacts
     plan: Plan  # of the cache; the night's own are rooted in its folder
+    again: list[PlannedCase] = field(default_factory=list)  # what this start of the workflow measures a second time
     concluded: bool = False
 
     @property
@@ -124,10 +125,12 @@ class Night:
                 f"{RUN_KEY}={self.run.run_id}` first."
             )
         suspicious = artifacts.read(path, VerdictsRecord).to_measure_again
-        return [str(self.second.by_id[case].folder / "perf.json") for case in suspicious if case in self.second.by_id]
+        self.again = [self.second.by_id[case] for case in suspicious if case in self.second.by_id]
+        return [str(planned.folder / "perf.json") for planned in self.again]
 
     def begin(self) -> None:
-        """Write the lock file; a night that goes on keeps its own."""
+        """Write the lock file; a night that goes on keeps its own, and is not over any more."""
+        (self.folder / "verdicts.json").unlink(missing_ok=True)
         if not (self.folder / "lock.json").exists():
             night_lock.write(self.folder, self.run.run_id, self.run.started_at, self.run.host, self.first)
         artifacts.write_bytes(CURRENT, self.run.run_id.encode())
@@ -142,12 +145,8 @@ class Night:
 
     def _rows(self) -> list[HistoryRow]:
         first = history_rows.rows(self.first.sweep(), self.run)
-        again = [planned for planned in self.second.sweep() if _ended(planned)]
+        again = [planned for planned in self.second.sweep() if outcomes.ended(planned.folder)]
         return [*first, *history_rows.rows(again, self.run, measurement=2)]
-
-
-def _ended(planned: PlannedCase) -> bool:
-    return any((planned.folder / name).exists() for name in ("perf.json", "failure.json"))
 
 
 # ---------------------------------------------------------------- which night
@@ -160,7 +159,7 @@ def choose(plan: Plan, now: datetime | None = None) -> Night:
     wanted = str(plan.config.get(RUN_KEY) or "")
     if wanted and (problem := names.problem(wanted)):
         raise ConfigError(f"--config {RUN_KEY}: {problem}")
-    found = _facts(wanted) if wanted else _cut_short(plan, now)
+    found = _begun(wanted) if wanted else _cut_short(plan, now)
     return Night(found or _new(wanted, now), plan)
 
 
@@ -171,29 +170,35 @@ def _new(run_id: str, now: datetime) -> RunFacts:
     return RunFacts(run_id or f"{now:%Y%m%dT%H%M%SZ}-{slug}", now, host, project.commit, project.dirty)
 
 
-def _facts(run_id: str) -> RunFacts | None:
-    """Of a night that has begun, from its lock file."""
+def _begun(run_id: str) -> RunFacts | None:
+    """A night that has begun, from its lock file."""
     path = FOLDER / run_id / "lock.json"
-    if not path.exists():
-        return None
-    lock = artifacts.read(path, LockRecord)
+    return _facts(artifacts.read(path, LockRecord)) if path.exists() else None
+
+
+def _facts(lock: LockRecord) -> RunFacts:
     started = datetime.fromisoformat(lock.started_at)
     return RunFacts(lock.run_id, started, lock.host, lock.project.commit, lock.project.dirty)
 
 
 def _cut_short(plan: Plan, now: datetime) -> RunFacts | None:
-    """The latest night, if it was cut short on this host not long ago and would measure the same."""
-    for path in sorted(FOLDER.glob("*/lock.json"), key=lambda path: path.parent.name, reverse=True):
-        try:
-            lock = artifacts.read(path, LockRecord)
-        except ArtifactError:
-            continue  # of another version of this project: never gone on with
-        facts = _facts(lock.run_id)
-        if facts is None or lock.host != platform.node() or now - facts.started_at > RESUME_WITHIN:
-            continue
-        rooted = plan.rooted(f"{(FOLDER / lock.run_id).as_posix()}/first")
-        return facts if not _over(path.parent) and lock.plan == night_lock.plan_digest(rooted) else None
-    return None
+    """The latest night that was cut short on this host not long ago and would measure the same."""
+    recent = [path for path in FOLDER.glob("*/lock.json") if path.stat().st_mtime > (now - RESUME_WITHIN).timestamp()]
+    found = [facts for path in recent if (facts := _goes_on(path.parent, plan, now))]
+    return max(found, key=lambda facts: facts.started_at, default=None)
+
+
+def _goes_on(folder: Path, plan: Plan, now: datetime) -> RunFacts | None:
+    """The night in `folder`, if it can be gone on with."""
+    try:
+        if _over(folder):
+            return None
+        lock = artifacts.read(folder / "lock.json", LockRecord)
+    except ArtifactError:
+        return None  # of another version of this project
+    facts = _facts(lock)
+    same = lock.plan == night_lock.plan_digest(plan.rooted(f"{folder.as_posix()}/first"))
+    return facts if same and facts.host == platform.node() and now - facts.started_at <= RESUME_WITHIN else None
 
 
 def _over(folder: Path) -> bool:
@@ -219,8 +224,10 @@ class _Conclusion:
 
         self.night = night
         self.rows = [row for row in rows if row.measurement == 1]
+        self.measured_again = {row.case_id for row in rows if row.measurement == 2}
         renamed = {alias: planned.case.id for planned in night.first.sweep() for alias in planned.case.aliases}
-        self.past = page.past_of(history_module.History(), night.run, True, _accepted_changes(), renamed)
+        history = history_module.History()
+        self.past = page.past_of(history, night.run, rows, True, _accepted_changes(), renamed)
         self.judged: Mapping[str, Judgement] = {case: series.last for case, series in self.past.series.items()}
 
     def write(self) -> VerdictsRecord:
@@ -244,14 +251,12 @@ class _Conclusion:
 
     def _record(self) -> VerdictsRecord:
         cases = [_case_verdict(row, self.past.series[row.case_id]) for row in self.rows]
-        again = [
-            case.case
-            for case in cases
-            if case.verdict is Verdict.SUSPICIOUS and self.past.series[case.case].points[-1].again_us is None
-        ]
+        suspicious = [case.case for case in cases if case.verdict is Verdict.SUSPICIOUS]
+        again = [case for case in suspicious if case not in self.measured_again]
+        cut_short = any(planned.case.id not in self.measured_again for planned in self.night.again)
         return VerdictsRecord(
             run_id=self.night.run.run_id,
-            outcome=_outcome(self.rows, cases),
+            outcome=Outcome.INTERRUPTED if cut_short else _outcome(self.rows, cases),
             counts=dict(Counter(str(case.verdict) for case in cases)),
             statuses=dict(Counter(case.status for case in cases)),
             to_measure_again=again,
@@ -292,13 +297,5 @@ def _outcome(rows: Sequence[HistoryRow], cases: Sequence[CaseVerdict]) -> Outcom
 
 
 def _entry(planned: PlannedCase) -> SummaryEntry:
-    perf, failure = planned.folder / "perf.json", planned.folder / "failure.json"
-    case = planned.case
-    return SummaryEntry(
-        case=case.id,
-        family=case.family,
-        tier=case.tier,
-        perf=perf if perf.exists() else None,
-        failure=failure if failure.exists() else None,
-        report=planned.folder / "report.md",  # reports/ shows the cache: a night's own numbers are in its page
-    )
+    # reports/ shows the cache: a night's own numbers are in its page.
+    return SummaryEntry.of(planned, planned.folder / "report.md")

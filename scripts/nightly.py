@@ -62,9 +62,14 @@ def main(options: argparse.Namespace) -> int:
 
 
 def prune(keep: int) -> list[Path]:
-    """Remove the artifacts of all but the `keep` latest nights that are in the history; their numbers stay there."""
-    over = [path for path in sorted(FOLDER.glob("*")) if (history.FOLDER / f"{path.name}.parquet").exists()]
-    gone = [folder / part for folder in over[:-keep] for part in ("first", "second") if (folder / part).is_dir()]
+    """Remove the artifacts of all but the `keep` latest nights that are in the history; their numbers stay there.
+
+    The latest are those whose lock files were written last: a run id may be any name.
+    """
+    locks = [path for path in FOLDER.glob("*/lock.json") if (history.FOLDER / f"{path.parent.name}.parquet").exists()]
+    over = sorted(locks, key=lambda path: path.stat().st_mtime)[:-keep]
+    parts = [lock.with_name(part) for lock in over for part in ("first", "second")]
+    gone = [part for part in parts if part.is_dir()]
     for folder in gone:
         shutil.rmtree(folder)
     return gone
@@ -89,12 +94,7 @@ def _record() -> VerdictsRecord | None:
 
 def _snakemake(options: argparse.Namespace, target: str, config: Sequence[str]) -> bool:
     """One run of the workflow, True when it ended well; a signal that ends this process ends it first."""
-    arguments = [
-        f"-j{options.jobs}",
-        "--rerun-incomplete",
-        *options.snakemake,
-        *(["--config", *config] if config else []),
-    ]
+    arguments = [f"-j{options.jobs}", *options.snakemake, *(["--config", *config] if config else [])]
     child = subprocess.Popen([sys.executable, "-m", "snakemake", target, *arguments])
     before = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     try:

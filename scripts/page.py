@@ -15,13 +15,13 @@ from pathlib import Path
 
 from scripts import artifacts, page_data
 from scripts.accepted import AcceptedChange
-from scripts.formatting import TEMPLATES
+from scripts.formatting import TEMPLATES, plural
 from scripts.history import History, HistoryRow
 from scripts.history_rows import RunFacts
 from scripts.page_data import Past, Shown
 
 NIGHTS = 90  # drawn in a history line
-COMPARED = 10  # latest runs that can be put side by side: each costs the page 0.1 MB per 1,000 cases
+COMPARED = 10  # latest runs, the shown one included, that can be put side by side: 0.1 MB each per 1,000 cases
 TITLE = "Golden performance"
 HEAVY = ("iteration_us", "ops", "warnings", "inputs", "dtypes", "command", "log", "folder", "profiler_dir", "reason")
 
@@ -51,28 +51,36 @@ def render(shown: Shown, past: Past, folder: Path) -> str:
 def past_of(
     history: History,
     run: RunFacts,
+    rows: Sequence[HistoryRow],
     judged: bool,
     accepted: Sequence[AcceptedChange] = (),
     renamed: Mapping[str, str] | None = None,
 ) -> Past:
-    """The nights up to now for a page about `run`; a judged run is the last of them.
+    """The nights before `run`, as far as they measured on its devices; with its own `rows` after them, if it is judged.
 
-    `renamed` says what former ids of cases are called now: a rename keeps its history.
+    A night is judged by those that began before it, so that it stays what it was when it is gone on with late, or when
+    a clock was set back. `renamed` says what former ids of cases are called now: a rename keeps its history.
     """
     from scripts import series
 
-    runs, renamed = history.runs(NIGHTS), renamed or {}
-    if not runs:
-        return Past(problems=history.problems)
+    renamed = renamed or {}
+    runs, problems = history.runs(sorted({row.device_model for row in rows} - {""})), list(history.problems)
+    if judged and run.run_id in runs:
+        at = runs.index(run.run_id)
+        if later := runs[at + 1 :]:
+            problems.append(
+                f"{plural(len(later), 'recorded night')} began after this one, the latest is {later[-1]}. This one is "
+                "judged by those before it. If it is the latest in truth, a clock was set back."
+            )
+        runs = runs[:at]
 
-    def rows(which: list[str], without: Sequence[str]) -> list[HistoryRow]:
-        found = history.rows(which, without)
-        return [replace(row, case_id=renamed[row.case_id]) if row.case_id in renamed else row for row in found]
+    def before(latest: int, without: Sequence[str]) -> list[HistoryRow]:
+        found = history.rows(runs[-latest:], without)
+        return [replace(row, case_id=renamed.get(row.case_id, row.case_id)) for row in found]
 
-    found = series.of(rows(runs, HEAVY), accepted)
-    last = run.run_id if judged else runs[-1]
-    compared = rows(runs[-COMPARED:], ("iteration_us", "warnings", "inputs", "command"))
-    return Past(series.current(found, last), compared, history.problems)
+    found = series.of([*before(NIGHTS, HEAVY), *(rows if judged else ())], accepted, renamed)
+    compared = before(COMPARED - 1, ("iteration_us", "warnings", "inputs", "command"))
+    return Past(series.of_rows(found, rows), compared, problems)
 
 
 def _template(name: str) -> str:

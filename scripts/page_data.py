@@ -20,6 +20,7 @@ from scripts.history import HistoryRow
 from scripts.history_rows import RunFacts
 from scripts.series import Series
 from scripts.status import Status
+from scripts.work import MARGIN
 
 Op = tuple[int, int, float]  # index into `ops`, count and total per iteration
 MOST_NAMED = 3  # cases named in a note
@@ -67,6 +68,7 @@ class PageCase(msgspec.Struct, omit_defaults=True):
     wall: float | None = None
     kernels: int | None = None
     roofline: str = ""
+    roof: tuple[float, float, float, float] | None = None  # FLOP per byte, TFLOP/s; the device's TFLOP/s, GB/s at most
     warnings: list[str] = []
     iterations: list[float] | None = None
     ops: list[Op] | None = None
@@ -129,10 +131,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Past:
-    """The nights before, and the shown one where it is a night."""
+    """The nights before the shown run."""
 
-    series: Mapping[str, Series] = field(default_factory=dict)  # by case id
-    compared: Sequence[HistoryRow] = ()  # rows with ops, of the latest runs
+    series: Mapping[str, Series] = field(default_factory=dict)  # by case id; a night that is shown is the last of them
+    compared: Sequence[HistoryRow] = ()  # rows with ops, of the latest runs before
     problems: Sequence[str] = ()
 
 
@@ -200,7 +202,7 @@ class _Builder:
         case.spread = row.iqr_us / row.e2e_us if row.iqr_us is not None and row.e2e_us else None
         case.low, case.high = row.median_low_us, row.median_high_us
         case.span, case.wall, case.kernels = row.device_span_us, row.host_wall_us, row.kernels
-        case.roofline = _roofline(row)
+        case.roofline, case.roof = _roofline(row), _roof(row)
         case.warnings, case.iterations, case.ops = row.warnings, row.iteration_us, self._ops(row)
 
     def _ops(self, row: HistoryRow) -> list[Op]:
@@ -233,9 +235,7 @@ class _Builder:
         )
 
     def _compared(self, at: Mapping[str, int]) -> list[ComparedRun]:
-        rows = [row for row in self.past.compared if row.measurement == 1]
-        if not self.shown.judged:
-            rows += self.shown.rows
+        rows = [*(row for row in self.past.compared if row.measurement == 1), *self.shown.rows]
         found: dict[str, ComparedRun] = {}
         for row in rows:
             self._describe(row)
@@ -296,13 +296,19 @@ def _roofline(row: HistoryRow) -> str:
     for amount, unit, name, peak in rates:
         if amount and seconds:
             rate = amount / seconds / unit
-            share = (
-                f" ({rate / peak:.0%} of the measured peak{', which cannot be' if rate > peak else ''})" if peak else ""
-            )
+            above = ", so above it" if peak and rate > MARGIN * peak else ""
+            share = f" ({rate / peak:.0%} of the measured peak{above})" if peak else ""
             parts.append(f"{rate:.3g} {name}{share}")
     if row.flops and row.bytes_moved:
         parts.append(f"{row.flops / row.bytes_moved:.3g} FLOP per byte")
     return ", ".join(parts)
+
+
+def _roof(row: HistoryRow) -> tuple[float, float, float, float] | None:
+    """Where the call stands under its device's limits, where all of it is known."""
+    if not (row.e2e_us and row.flops and row.bytes_moved and row.peak_tflops and row.peak_gbps):
+        return None
+    return row.flops / row.bytes_moved, row.flops / row.e2e_us / 1e6, row.peak_tflops, row.peak_gbps
 
 
 def _subtitle(shown: Shown) -> str:

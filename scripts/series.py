@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from scripts import verdicts
 from scripts.accepted import AcceptedChange
 from scripts.history import HistoryRow
 from scripts.status import Status
-from scripts.verdicts import Judgement, Point, Verdict
+from scripts.verdicts import Judgement, Point
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Series:
         return self.judgements[-1]
 
     @property
-    def last_run(self) -> str:
-        """The run that the series ends with."""
-        return self.points[-1].run_id
+    def last_result(self) -> int:
+        """Index of the last night that has one, -1 where none has."""
+        return max((i for i, point in enumerate(self.points) if point.value_us is not None), default=-1)
 
     @cached_property
     def change_points(self) -> list[int]:
@@ -46,23 +46,34 @@ class Series:
         return [at[i] for i in change_points.find([self.points[i].value_us or 0.0 for i in at])]
 
 
-def of(rows: Iterable[HistoryRow], accepted: Sequence[AcceptedChange] = ()) -> list[Series]:
-    """Every series in `rows`, given in time's order. Failed nights know no device: they are in all of a case's."""
+def of(
+    rows: Iterable[HistoryRow], accepted: Sequence[AcceptedChange] = (), renamed: Mapping[str, str] | None = None
+) -> list[Series]:
+    """Every series in `rows`, given in time's order. Failed nights know no device: they are in all of a case's.
+
+    `renamed` are present ids by former ones: a change that was accepted under a former name stays accepted.
+    """
     by_case: dict[str, list[HistoryRow]] = defaultdict(list)
     for row in rows:
         by_case[row.case_id].append(row)
-    return [one for case_id, found in by_case.items() for one in _of_case(case_id, found, accepted)]
+    names: dict[str, list[str]] = {case_id: [case_id] for case_id in by_case}
+    for former, case_id in (renamed or {}).items():
+        names.setdefault(case_id, []).append(former)
+    return [one for case_id, found in by_case.items() for one in _of_case(names[case_id], found, accepted)]
 
 
-def _of_case(case_id: str, rows: list[HistoryRow], accepted: Sequence[AcceptedChange]) -> list[Series]:
+def _of_case(names: Sequence[str], rows: list[HistoryRow], accepted: Sequence[AcceptedChange]) -> list[Series]:
+    """The series of the case that is called the first of `names` now."""
     kinds = list(dict.fromkeys((row.device_model, row.scope) for row in rows if row.device_model))
+    measured = {scope for _, scope in kinds}
+    kinds += dict.fromkeys(("", row.scope) for row in rows if row.scope not in measured)  # failed whenever it ran
     found = []
-    for model, scope in kinds or [("", rows[-1].scope)]:
+    for model, scope in kinds:
         mine = [row for row in rows if (row.device_model, row.scope) in ((model, scope), ("", scope))]
         points = _points(mine)
-        changes = [change for change in accepted if change.covers(case_id, model)]
+        changes = [change for change in accepted if any(change.covers(name, model) for name in names)]
         judged = verdicts.judge(points, [change.since for change in changes])
-        found.append(Series(case_id, model, scope, points, judged, changes))
+        found.append(Series(names[0], model, scope, points, judged, changes))
     return found
 
 
@@ -86,13 +97,22 @@ def _point(rows: list[HistoryRow]) -> Point:
         fastest_us=min((row.min_us for row in good if row.min_us is not None), default=None),
         identity=first.identity,
         conditions=tuple(json.loads(first.conditions).items()) if good else (),
+        host=first.host,
     )
 
 
-def current(found: Iterable[Series], run_id: str) -> dict[str, Series]:
-    """The series that the run adds to, by case: of several device models, the one that it was measured on."""
-    chosen: dict[str, Series] = {}
+def of_rows(found: Iterable[Series], rows: Iterable[HistoryRow]) -> dict[str, Series]:
+    """The series of every row's case, by case: on the row's device, in its scope.
+
+    A row without a result knows no device: of several series, it is shown in the one that was measured last.
+    """
+    by_case: dict[str, list[Series]] = defaultdict(list)
     for one in found:
-        if one.last_run == run_id and (one.case_id not in chosen or one.last.verdict is not Verdict.NO_RESULT):
-            chosen[one.case_id] = one
+        by_case[one.case_id].append(one)
+    chosen: dict[str, Series] = {}
+    for row in rows:
+        mine = [one for one in by_case[row.case_id] if one.scope == row.scope]
+        same = [one for one in mine if one.device_model == row.device_model]
+        if same or (mine and not row.device_model):
+            chosen[row.case_id] = max(same or mine, key=lambda one: one.points[one.last_result].at)
     return chosen

@@ -10,29 +10,31 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from scripts import artifacts
-from scripts.artifacts import FailureRecord, PerfRecord
+from scripts import artifacts, outcomes
+from scripts.artifacts import PerfRecord
 from scripts.case_section import warnings
-from scripts.errors import ArtifactError
-from scripts.formatting import Markdown, link, md, one_line, percent, template, us
+from scripts.formatting import Markdown, link, md, percent, template, us
+from scripts.plan import PlannedCase
 from scripts.status import Status
 
-NOT_RUN = "not_run"  # no step of the case has ended yet
-UNREADABLE = "unreadable"  # its result is there and cannot be read
 MOST_NAMED = 5  # slowest and noisiest cases
 MOST_REASON = 300  # characters of a reason
 
 
 @dataclass(frozen=True)
 class SummaryEntry:
-    """One case of the sweep and where its results would be; a path that does not exist counts as None."""
+    """One case of the sweep, the folder of its artifacts, and where its report would be."""
 
     case: str  # "<operator>/<case>"
     family: str
     tier: str
-    perf: Path | None
-    failure: Path | None
+    folder: Path
     report: Path
+
+    @classmethod
+    def of(cls, planned: PlannedCase, report: Path) -> SummaryEntry:
+        """The entry of a planned case."""
+        return cls(planned.case.id, planned.case.family, planned.case.tier, planned.folder, report)
 
 
 @dataclass(frozen=True)
@@ -116,31 +118,23 @@ def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path, tail: str 
 
 
 def row_of(entry: SummaryEntry) -> SummaryRow:
-    """What became of one case. A failure counts before an older result: it is removed when its step succeeds."""
+    """What became of one case."""
+    outcome = outcomes.read(entry.folder)
+    if outcome.perf:
+        return _measured(entry, outcome.perf)
     operator, _, case = entry.case.partition("/")
-    command = f"snakemake -j1 {shlex.quote(f'reports/{entry.case}.md')}"
-    try:
-        if entry.failure and entry.failure.exists():
-            failure = artifacts.read(entry.failure, FailureRecord)
-            return SummaryRow(
-                operator,
-                case,
-                str(failure.status),
-                family=entry.family,
-                tier=entry.tier,
-                key=failure.key,
-                reason=_shortened(failure.message),
-                log=failure.log,
-                command=failure.command or command,
-            )
-        if entry.perf and entry.perf.exists():
-            return _measured(entry, artifacts.read(entry.perf, PerfRecord))
-    except ArtifactError as error:
-        return SummaryRow(
-            operator, case, UNREADABLE, "", "", entry.family, entry.tier, reason=_shortened(str(error)), command=command
-        )
-    reason = "No result yet: its turn had not come, or the run was interrupted."
-    return SummaryRow(operator, case, NOT_RUN, "", "", entry.family, entry.tier, reason=reason, command=command)
+    failure = outcome.failure
+    return SummaryRow(
+        operator,
+        case,
+        outcome.status,
+        family=entry.family,
+        tier=entry.tier,
+        key=failure.key if failure else "",
+        reason=_shortened(outcome.reason),
+        log=failure.log if failure else "",
+        command=(failure and failure.command) or f"snakemake -j1 {shlex.quote(f'reports/{entry.case}.md')}",
+    )
 
 
 def _measured(entry: SummaryEntry, perf: PerfRecord) -> SummaryRow:
@@ -245,6 +239,5 @@ def _exact(value: Decimal) -> str:
     return f"{value:f}"
 
 
-def _shortened(message: str) -> str:
-    line = one_line(message)
+def _shortened(line: str) -> str:
     return line if len(line) <= MOST_REASON else f"{line[:MOST_REASON]} …"

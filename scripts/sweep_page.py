@@ -23,9 +23,10 @@ def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry], tail:
     project = night_lock.repository(Path.cwd())
     run = RunFacts(NOW, now, platform.node(), project.commit, project.dirty)
     renamed = {alias: one.case.id for one in planned for alias in one.case.aliases}
-    past = page.past_of(history.History(), run, judged=False, renamed=renamed)
+    found = history_rows.rows(planned, run)
+    past = page.past_of(history.History(), run, found, judged=False, renamed=renamed)
     reports = {entry.case: entry.report for entry in entries if entry.report.exists()}
-    shown = Shown(run, history_rows.rows(planned, run), judged=False, reports=reports)
+    shown = Shown(run, found, judged=False, reports=reports)
     rows = [summary.row_of(entry) for entry in entries]
     exports.write(FOLDER, rows, {}, "", now)
     page.write(FOLDER / "index.html", shown, past, tail)  # last: its stamp answers for all of them

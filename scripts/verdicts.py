@@ -57,6 +57,7 @@ class Point:
     identity: str = ""  # what was measured: inputs, scalars, cache mode
     conditions: Conditions = ()  # versions, code and settings that may move the number
     fastest_us: float | None = None  # the night's fastest iteration, of both measurements
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class _Replay:
     best_us: float | None = None  # best level that the baseline ever had
     identity: str | None = None
     conditions: Conditions | None = None  # of the night before
-    baseline_conditions: Conditions | None = None  # of the last night that entered the baseline
+    host: str = ""
+    baseline_conditions: Conditions | None = None  # of the last night that entered the baseline, with its host
     pending_us: float | None = None  # unconfirmed value of the last night that could be judged
     # Nights of a change that is neither accepted nor gone, each with its fastest iteration.
     streak: list[tuple[float, float | None]] = field(default_factory=list)
@@ -127,12 +129,17 @@ class _Replay:
         """Forget a change that is gone, accepted or the new baseline."""
         self.pending_us, self.streak, self.side, self.since = None, [], 0, ""
 
+    @property
+    def placed(self) -> Conditions:
+        """The night's conditions with its machine, which is no mark in a history but may explain a regression."""
+        return (*(self.conditions or ()), ("host", self.host))
+
     def add(self, value_us: float, fastest_us: float | None = None) -> None:
         """Count a night into the baseline."""
         self.values.append(value_us)
         if fastest_us is not None:
             self.fastest.append(fastest_us)
-        self.baseline_conditions = self.conditions
+        self.baseline_conditions = self.placed
         if len(self.values) >= MIN_NIGHTS:
             level = median(self.values[-MIN_NIGHTS:])
             self.best_us = level if self.best_us is None else min(self.best_us, level)
@@ -159,7 +166,7 @@ def _judge_night(replay: _Replay, point: Point) -> Judgement:
         return Judgement(Verdict.NO_RESULT, "The case has no result this night.")
     changed = _differences(replay.conditions, point.conditions)
     same_code = _code(replay.conditions) == _code(point.conditions) != ""
-    replay.conditions = point.conditions
+    replay.conditions, replay.host = point.conditions, point.host
     known, replay.identity = replay.identity, point.identity
     if known not in (None, point.identity):
         replay.restart()
@@ -198,7 +205,7 @@ def _compare(replay: _Replay, point: Point, first_us: float, changed: str) -> Ju
         replay.since = replay.since or point.run_id
         replay.streak.append((used_us, point.fastest_us))
         replay.pending_us = None
-        if new and (with_it := _differences(replay.baseline_conditions, point.conditions)):
+        if new and (with_it := _differences(replay.baseline_conditions, replay.placed)):
             detail += f" Changed with it: {with_it}."
     elif verdict is Verdict.SUSPICIOUS:
         replay.pending_us = first_us

@@ -155,15 +155,7 @@ def _write_page(plan: Plan) -> None:
 def _entry(planned: PlannedCase) -> Any:
     from scripts.summary import SummaryEntry
 
-    case, perf, failure = planned.case, planned.folder / "perf.json", failures.path(planned)
-    return SummaryEntry(
-        case=case.id,
-        family=case.family,
-        tier=case.tier,
-        perf=perf if perf.exists() else None,
-        failure=failure if failure.exists() else None,
-        report=planned.report,
-    )
+    return SummaryEntry.of(planned, planned.report)
 
 
 def _record(step: str, planned: PlannedCase, make: Callable[[Path], Any]) -> None:

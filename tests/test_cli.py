@@ -15,6 +15,7 @@ from scripts.artifacts import FailureRecord
 from scripts.errors import ArtifactError, CaseFailure, ConfigError
 from scripts.plan import Plan
 from scripts.status import Status
+from tests.records import perf_record
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = "def add_golden(a, b):\n    return a + b\n"
@@ -122,11 +123,16 @@ def test_list_shows_what_became_of_every_case(project, capsys):
         Path("prof/add_golden/p0", key_of("p0"), "failure.json"),
         FailureRecord("add_golden", "p0", key_of("p0"), "profile", Status.TIMEOUT, "m", "a", "l", "c"),
     )
-    folder("smoke", key_of("smoke"), profile="{}", perf="{}")
-    assert cli.main(["list"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["add_golden/smoke", "smoke", "yes", "ok", key_of("smoke")] in lines
-    assert ["add_golden/p0", "p0", "no", "timeout", key_of("p0")] in lines
+    smoke = folder("smoke", key_of("smoke"), profile="{}")
+    for perf, status in (("", "profiled"), ("{", "unreadable"), (None, "ok")):
+        if perf is None:
+            artifacts.write(smoke / "perf.json", perf_record())
+        elif perf:
+            (smoke / "perf.json").write_text(perf)
+        assert cli.main(["list"]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert ["add_golden/smoke", "smoke", "yes", status, key_of("smoke")] in lines
+        assert ["add_golden/p0", "p0", "no", "timeout", key_of("p0")] in lines
 
 
 def test_list_can_be_narrowed(project, capsys):

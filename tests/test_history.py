@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from scripts import accepted, artifacts, case_section, cli, history, history_rows, page, series
+from scripts import accepted, artifacts, case_section, cli, history, history_rows, page, peaks, series
 from scripts.cases import Case, Settings
 from scripts.errors import ConfigError
 from scripts.history import History, HistoryRow, OpTime
@@ -73,7 +73,17 @@ def test_histories_of_two_machines_merge_by_copying(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path / "npu-7")
     merged = History(tmp_path / "npu-7")
     assert [run_id[-5:] for run_id in merged.runs()] == ["npu-7", "npu-9", "npu-7"]
-    assert merged.runs(latest=1) == [run("npu-7", 2).run_id]
+
+
+def test_runs_on_other_device_models_are_left_out_where_that_is_asked(tmp_path: Path) -> None:
+    failed = {"status": "timeout", "device_model": "", "e2e_us": None}
+    other = replace(run("gpu-1", 1), device_model="NVIDIA H200")
+    last = run("npu-7", 3)
+    for rows in ([ROW], [other], [replace(run("npu-7", 2), **failed)], [last, replace(last, **failed)]):
+        history.write(tmp_path, rows)
+    found = History(tmp_path)
+    assert len(found.runs()) == 4
+    assert found.runs(["Ascend910B3"]) == [ROW.run_id, run("npu-7", 2).run_id, last.run_id]
 
 
 def test_a_resumed_run_replaces_its_own_file_only(tmp_path: Path) -> None:
@@ -106,6 +116,21 @@ def test_a_file_without_later_columns_is_read_with_their_defaults(tmp_path: Path
     history.write(tmp_path, [run("npu-7", 1)])
     found = History(tmp_path)
     assert found.rows(found.runs()) == [replace(ROW, ops=[]), run("npu-7", 1)]
+
+
+def test_a_file_that_is_torn_inside_is_named_when_it_is_read(tmp_path: Path) -> None:
+    good = history.write(tmp_path, [ROW])
+    bad = history.write(tmp_path, [run("npu-7", 1)])
+    data = bytearray(bad.read_bytes())
+    data[4:600] = bytes(596)
+    bad.write_bytes(data)
+    found = History(tmp_path)
+    assert found.rows(found.runs()) == [ROW]
+    (problem,) = found.problems
+    assert problem.startswith(f"{bad} is damaged and is left out")
+    assert good.exists()
+    with pytest.raises(ConfigError, match="DESCRIBE history"):
+        found.query("SELECT nothing FROM history")
 
 
 def test_an_empty_folder_is_an_empty_history(tmp_path: Path) -> None:
@@ -210,6 +235,11 @@ def test_the_row_of_a_result_holds_its_numbers_and_what_may_move_them(
     (row,) = history_rows.rows([planned], facts)
     assert row.warnings == case_section.warnings(disturbed)
     assert "Do not use its E2E" in row.warnings[-1]
+    peaks.path_of(planned.key).parent.mkdir(parents=True)
+    peaks.path_of(planned.key).write_text("{")
+    (row,) = history_rows.rows([planned], facts)
+    assert row.e2e_us == float(perf.e2e_us)
+    assert "peaks.json cannot be read" in row.warnings[-1]
     artifacts.write(planned.folder / "failure.json", failure_record("attention_golden", "p0", key=planned.key))
     (row,) = history_rows.rows([planned], facts)
     assert (row.status, row.e2e_us) == ("golden_failed", None)
@@ -224,9 +254,9 @@ def test_a_series_is_of_one_device_and_a_rename_keeps_it(tmp_path: Path) -> None
             tmp_path, [replace(run("npu-7", i), case_id="old_golden/p0" if i < 6 else ROW.case_id, e2e_us=100.0)]
         )
         history.write(tmp_path, [other])
-    last = run("npu-7", 8)
+    last = replace(run("npu-7", 8), e2e_us=100.0)
     facts = RunFacts(last.run_id, last.run_started_at, last.host)
-    past = page.past_of(History(tmp_path), facts, judged=True, renamed={"old_golden/p0": ROW.case_id})
+    past = page.past_of(History(tmp_path), facts, [last], judged=True, renamed={"old_golden/p0": ROW.case_id})
     (found,) = past.series.values()
     assert (found.device_model, len(found.points)) == ("Ascend910B3", 9)
     assert found.last.verdict is Verdict.SAME

@@ -6,6 +6,7 @@ skipped.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -78,6 +79,10 @@ def row(case: int, run: RunFacts, value: float, operators: int = 10) -> HistoryR
         median_high_us=value * 1.01,
         device_span_us=value * 1.2,
         host_wall_us=value * 1.5,
+        flops=1_000_000_000,
+        bytes_moved=10_000_000,
+        peak_tflops=300.0,
+        peak_gbps=None if case % 4 == 3 else 1200.0,
         kernels=6,
         iteration_us=[value * (1 + 0.01 * k) for k in range(-2, 3)],
         ops=[OpTime("MatMulV2", "AI_CORE", 2, value * 0.7), OpTime("SoftmaxV2", "AI_VECTOR_CORE", 4, value * 0.3)],
@@ -112,9 +117,9 @@ def write_page(folder: Path, rows: list[HistoryRow]) -> Path:
         (folder / one.folder / one.profiler_dir).mkdir(parents=True)
         (folder / one.folder / "perf.json").write_text("{}")
     accepted = [AcceptedChange("op_3_golden/case_3", START + timedelta(days=2), "softmax in float32 now")]
-    found = series.current(series.of(rows, accepted), last)
-    latest = sorted({one.run_id for one in rows})[-10:]
-    past = Past(found, [one for one in rows if one.run_id in latest], ["history/torn.parquet is left out."])
+    found = series.of_rows(series.of(rows, accepted), shown)
+    before = sorted({one.run_id for one in rows})[-10:-1]
+    past = Past(found, [one for one in rows if one.run_id in before], ["history/torn.parquet is left out."])
     run = RunFacts(last, shown[0].run_started_at, "npu-7", shown[0].commit, shown[0].dirty)
     target = folder / "reports" / "index.html"
     here = Path.cwd()
@@ -261,7 +266,9 @@ def test_a_case_has_its_charts_links_and_commands(opened: Any, built: Path) -> N
     assert "on two nights" in words
     charts = [str(chart.get_attribute("aria-label")) for chart in detail.locator("svg[role=img]").all()]
     assert charts[0].startswith("Time by op type, 1")
-    assert charts[1:] == ["Device total of 5 iterations", "E2E over 12 nights"]
+    assert charts[1] == "Device total of 5 iterations"
+    assert charts[2].startswith("Roofline: 8.3")
+    assert charts[3] == "E2E over 12 nights"
     assert "Conditions changed" in words
     assert "torch 2.13.0 → 2.13.1" in words
     for link in detail.locator(".links a").all():
@@ -269,6 +276,26 @@ def test_a_case_has_its_charts_links_and_commands(opened: Any, built: Path) -> N
         assert target.exists()
     detail.locator(".copy").first.click()
     detail.get_by_text("Copied", exact=True).wait_for()
+
+
+def test_a_case_stands_under_its_roofline_where_that_is_known(opened: Any) -> None:
+    opened.fill("#search", "op_4_golden/case_4")
+    open_case(opened, "op_4_golden/case_4")
+    # 1 GFLOP and 10 MB in 104 us: 9.6 TFLOP/s at 100 FLOP per byte, where 1200 GB/s allow 120 TFLOP/s: 8 %.
+    assert re.search(r"9\.6\d? TFLOP/s at 100 FLOP per byte: 8 % of", opened.inner_text(".detail"))
+    roof = opened.locator("polyline.roof").get_attribute("points").split()
+    (x0, y0), (x1, y1), (x2, y2) = (map(float, point.split(",")) for point in roof)
+    assert x0 < x1 < x2
+    assert y0 > y1 == y2  # upwards to the ridge, then level
+    place = opened.locator(".detail svg[aria-label^=Roofline] circle")
+    x, y = (float(place.get_attribute(name)) for name in ("cx", "cy"))
+    slope = y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    decade_px = (y0 - y1) / math.log10(300 / 12)  # at 10 FLOP per byte, the left end, 1200 GB/s allow 12 TFLOP/s
+    assert (y - slope) / decade_px == pytest.approx(math.log10(120 / 9.6), abs=0.05)
+    opened.fill("#search", "op_7_golden/case_7")
+    open_case(opened, "op_7_golden/case_7")
+    assert opened.locator("polyline.roof").count() == 0
+    assert "FLOP per byte" in opened.inner_text(".detail")
 
 
 def test_the_command_is_really_copied(browser: Any, built: Path) -> None:

@@ -27,9 +27,7 @@ class Sweep:
 
     def add(self, case: str, family: str = "attention", report: bool = True) -> SummaryEntry:
         folder = self.root / "prof" / case
-        entry = SummaryEntry(
-            case, family, "p0", folder / "perf.json", folder / "failure.json", self.root / f"reports/{case}.md"
-        )
+        entry = SummaryEntry(case, family, "p0", folder, self.root / f"reports/{case}.md")
         if report:
             entry.report.parent.mkdir(parents=True, exist_ok=True)
             entry.report.write_text("# report")
@@ -40,14 +38,14 @@ class Sweep:
         operator, name = case.split("/")
         entry = self.add(case, family)
         profile = profile_record(operator=operator, case=name, device=device)
-        assert entry.perf
-        artifacts.write(entry.perf, perf_record(profile, ops=[("MatMulV2", "AI_CORE", 2, total)], **changes))
+        artifacts.write(
+            entry.folder / "perf.json", perf_record(profile, ops=[("MatMulV2", "AI_CORE", 2, total)], **changes)
+        )
 
     def failed(self, case: str, family: str = "attention", **changes: Any) -> SummaryEntry:
         operator, name = case.split("/")
         entry = self.add(case, family, report=False)
-        assert entry.failure
-        artifacts.write(entry.failure, failure_record(operator, name, **changes))
+        artifacts.write(entry.folder / "failure.json", failure_record(operator, name, **changes))
         return entry
 
     def run(self) -> tuple[str, list[dict[str, str]]]:
@@ -119,7 +117,7 @@ def test_summary_does_not_depend_on_what_ran_first(sweep: Sweep) -> None:
 
 def test_case_without_any_result_was_not_run(sweep: Sweep) -> None:
     sweep.add("late_golden/smoke", report=False)
-    sweep.entries.append(SummaryEntry("never_golden/smoke", "", "", None, None, Path("reports/never_golden/smoke.md")))
+    sweep.entries.append(SummaryEntry("never_golden/smoke", "", "", Path("none"), Path("none.md")))
     page, rows = sweep.run()
     assert [row["status"] for row in rows] == ["not_run", "not_run"]
     assert "  - Reproduce: `snakemake -j1 reports/late_golden/smoke.md`" in page
@@ -128,9 +126,7 @@ def test_case_without_any_result_was_not_run(sweep: Sweep) -> None:
 
 def test_failure_counts_before_an_older_result(sweep: Sweep) -> None:
     sweep.ok("attention_golden/smoke")
-    failure = sweep.entries[0].failure
-    assert failure
-    artifacts.write(failure, failure_record(status=Status.TIMEOUT))
+    artifacts.write(sweep.entries[0].folder / "failure.json", failure_record(status=Status.TIMEOUT))
     _, rows = sweep.run()
     assert (rows[0]["status"], rows[0]["e2e_us"]) == ("timeout", "")
 
@@ -138,9 +134,7 @@ def test_failure_counts_before_an_older_result(sweep: Sweep) -> None:
 def test_one_damaged_file_costs_only_its_own_row(sweep: Sweep) -> None:
     sweep.ok("a/1")
     sweep.ok("b/1")
-    perf = sweep.entries[0].perf
-    assert perf
-    perf.write_text("{")
+    (sweep.entries[0].folder / "perf.json").write_text("{")
     _, rows = sweep.run()
     assert [row["status"] for row in rows] == ["unreadable", "ok"]
     assert "perf.json cannot be read" in rows[0]["reason"]

@@ -133,6 +133,13 @@ def test_what_changed_with_a_regression_is_named() -> None:
     assert "Changed with it: torch 2.12.0 → 2.13.0." in judged[11].detail
 
 
+def test_another_machine_of_the_model_is_named_with_a_regression_and_is_no_mark() -> None:
+    before = [replace(night(i, value, torch="2.13.0"), host="npu-7") for i, value in enumerate(QUIET)]
+    judged = judge([*before, *(replace(night(i, 108, torch="2.13.0"), host="npu-9") for i in (10, 11))])
+    assert judged[10].changed_conditions == ""
+    assert judged[11].detail.endswith("Changed with it: host npu-7 → npu-9.")
+
+
 def test_a_night_without_a_result_is_neither_good_nor_bad() -> None:
     judged = judge(nights([*QUIET, 108, None, 108]))
     assert [judgement.verdict for judgement in judged[10:]] == [

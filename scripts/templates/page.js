@@ -2,6 +2,7 @@
 // The page of scripts/page.py: everything shown comes from the JSON in #data and is written as text, never as HTML.
 (() => {
 const DATA = JSON.parse(document.getElementById("data").textContent);
+const LISTED = 8; // events of a history line that are written out below it
 const CHUNK = 80; // rows written at a time: some screens full; a browser lays out thousands too slowly to type along
 const SEVERITY = ["regression", "suspicious", "improvement", "changed identity", "no result", "not precise enough", "not enough history", "same", ""];
 const TONE = { regression: "bad", suspicious: "warn", improvement: "good", "changed identity": "warn", "no result": "bad" };
@@ -174,7 +175,8 @@ function details(c) {
     c.verdict ? h("p", {}, h("span", { class: `v ${TONE[c.verdict] || "dim"}` }, c.verdict), `: ${c.detail}`, c.drift === undefined ? "" : ` Slow drift: the recent level is ${signed(c.drift)} against the best earlier one.`) : null,
     h("dl", {}, facts.filter((f) => f[1]).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     (c.warnings || []).map((text) => h("p", { class: "note" }, text)),
-    h("div", { class: "grid" }, c.ops ? h("div", {}, h("h3", {}, "Op types"), opChart(c)) : null, c.iterations ? h("div", {}, h("h3", {}, "Iterations"), iterationChart(c)) : null),
+    h("div", { class: "grid" }, c.ops ? h("div", {}, h("h3", {}, "Op types"), opChart(c)) : null, c.iterations ? h("div", {}, h("h3", {}, "Iterations"), iterationChart(c)) : null,
+      c.roof ? h("div", {}, h("h3", {}, "Roofline"), roofChart(...c.roof)) : null),
     c.history ? [h("h3", {}, "History"), historyChart(c)] : null,
     h("ul", { class: "links" }, links(c).map(([label, target]) => h("li", {}, h("a", { href: target }, label)))),
     commands(c).map(([label, text]) => command(label, text)));
@@ -235,6 +237,32 @@ function iterationChart(c) {
     c.iterations.map((v, i) => titled(s("circle", { class: "dot", cx: x(i), cy: axis.y(v), r: 3.2 }), `iteration ${i}: ${v} µs`)),
     s("text", { x: 80, y: height - 4 }, "0"), s("text", { x: width() - 15, y: height - 4, "text-anchor": "end" }, String(n - 1)));
 }
+const MARGIN = 1.02; // a peak is a measurement, too
+const three = (v) => String(v >= 100 ? Math.round(v) : Number(v.toPrecision(3)));
+/** A logarithmic axis of whole decades that holds `values`, drawn between two pixels. */
+function decades(values, start, end) {
+  const logs = values.map(Math.log10), low = Math.floor(Math.min(...logs) - 0.1), high = Math.ceil(Math.max(...logs) + 0.1);
+  const ticks = Array.from({ length: high - low + 1 }, (_, i) => Number(`1e${low + i}`));
+  return { low: ticks[0], high: ticks.at(-1), ticks, at: (v) => start + ((end - start) * (Math.log10(v) - low)) / (high - low) };
+}
+/** The call's rate (TFLOP/s at FLOP per byte) under the fastest matrix product and copy that its device was seen to do. */
+function roofChart(intensity, rate, top, copy) {
+  const height = 230, left = 52, right = width() - 14, foot = height - 40;
+  const ridge = (1e3 * top) / copy, most = Math.min(top, (intensity * copy) / 1e3), share = rate / most;
+  const x = decades([intensity, ridge], left, right), y = decades([rate, top], foot, 10);
+  const enters = Math.max(x.low, (1e3 * y.low) / copy); // where the slope comes into the picture
+  const corner = ([a, b]) => `${x.at(a).toFixed(1)},${y.at(b).toFixed(1)}`;
+  const every = Math.ceil(x.ticks.length / (narrow() ? 6 : 12));
+  const words = `${three(rate)} TFLOP/s at ${three(intensity)} FLOP per byte: ${percent(share, 0)} of what the device was measured to do there${share > MARGIN ? ", so above it" : ""}`;
+  return [chart(height, `Roofline: ${words}`,
+    x.ticks.map((v, i) => [s("line", { class: "axis", x1: x.at(v), x2: x.at(v), y1: 10, y2: foot }), i % every ? null : s("text", { x: x.at(v), y: foot + 15, "text-anchor": "middle" }, String(v))]),
+    y.ticks.map((v) => [s("line", { class: "axis", x1: left, x2: right, y1: y.at(v), y2: y.at(v) }), s("text", { x: left - 6, y: y.at(v) + 4, "text-anchor": "end" }, String(v))]),
+    s("text", { x: right, y: height - 6, "text-anchor": "end" }, "FLOP per byte →"), s("text", { x: 0, y: height - 6 }, "↑ TFLOP/s"),
+    titled(s("polyline", { class: "roof", points: [[enters, (enters * copy) / 1e3], [ridge, top], [x.high, top]].map(corner).join(" ") }), `At most ${three(top)} TFLOP/s and ${three(copy)} GB/s`),
+    s("line", { class: "median", x1: x.at(intensity), x2: x.at(intensity), y1: y.at(rate), y2: y.at(most) }),
+    titled(s("circle", { class: `dot${share > MARGIN ? " bad" : ""}`, cx: x.at(intensity), cy: y.at(rate), r: 5 }), words)),
+  h("p", { class: "legend" }, `${words}. The line: at most ${three(top)} TFLOP/s and ${three(copy)} GB/s.`)];
+}
 function historyChart(c) {
   const past = c.history, height = 220, n = past.us.length;
   const values = past.us.filter((v) => v !== null);
@@ -259,7 +287,8 @@ function historyChart(c) {
     s("text", { x: 80, y: height - 4 }, day(0)), s("text", { x: width() - 10, y: height - 4, "text-anchor": "end" }, day(n - 1)));
   const list = [...past.steps.map(([i, t]) => [i, "New level", t]), ...past.marks.map(([i, t]) => [i, "Conditions changed", t]), ...past.accepted.map(([i, t]) => [i, "Accepted", t])].sort((a, b) => a[0] - b[0]);
   return [drawing, h("p", { class: "legend" }, "Dashed: median of the baseline; shaded: changes that would not show. Vertical lines: a new level (red), other conditions (dotted), an accepted change (green)."),
-    list.map(([i, kind, text]) => h("p", { class: "legend" }, `${kind} at ${DATA.runs[past.run[i]].id}: ${text}`))];
+    list.length > LISTED ? h("p", { class: "legend" }, `${list.length - LISTED} earlier ones stand in the chart alone.`) : null,
+    list.slice(-LISTED).map(([i, kind, text]) => h("p", { class: "legend" }, `${kind} at ${DATA.runs[past.run[i]].id}: ${text}`))];
 }
 
 // ---------------------------------------------------------------- two runs
