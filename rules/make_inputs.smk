@@ -8,10 +8,9 @@ rule make_inputs:
     log:
         f"{CASE}/make_inputs.log",
     params:
-        client=steps.client(),
         plan=lambda wildcards: steps.saved(stale, wildcards.root),
         why=lambda wildcards, output: stale.why("make_inputs", wildcards),
     message:
         "make_inputs of {wildcards.operator}/{wildcards.case}: {params.why}"
-    shell:
-        "{params.client} make_inputs --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"
+    run:
+        steps.ask("make_inputs", f"{wildcards.operator}/{wildcards.case}", params.plan, str(log))

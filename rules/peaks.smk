@@ -16,9 +16,8 @@ rule device_peaks:
     resources:
         device=1,
     params:
-        client=steps.client(),
         plan=lambda wildcards: steps.saved(stale),
     message:
         "device_peaks of {wildcards.environment}: asked for once per device and set of versions"
-    shell:
-        "{params.client} peaks --plan {params.plan} --case .devices/{wildcards.environment} --log {log}"
+    run:
+        steps.ask("peaks", f".devices/{wildcards.environment}", params.plan, str(log))

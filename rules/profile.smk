@@ -12,10 +12,9 @@ rule profile:
     resources:
         device=1,
     params:
-        client=steps.client(),
         plan=lambda wildcards: steps.saved(stale, wildcards.root),
         why=lambda wildcards, output: stale.why("profile", wildcards),
     message:
         "profile of {wildcards.operator}/{wildcards.case}: {params.why}"
-    shell:
-        "{params.client} profile --plan {params.plan} --case {wildcards.operator}/{wildcards.case} --log {log}"
+    run:
+        steps.ask("profile", f"{wildcards.operator}/{wildcards.case}", params.plan, str(log))

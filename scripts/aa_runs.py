@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +14,10 @@ from scripts import artifacts, failures, locate_output, parse_csv
 from scripts.artifacts import FailureRecord, PerfRecord
 from scripts.cases import Case
 from scripts.errors import CaseFailure
-from scripts.plan import CACHE, ROOT, Plan, PlannedCase
+from scripts.plan import CACHE, Plan, PlannedCase
 from scripts.status import Status
-from scripts.warm import protocol
-
-CLIENT = ROOT / "scripts" / "warm" / "client.py"
+from scripts.warm import client, protocol
+from scripts.warm.protocol import Request
 
 
 def device_totals(case: Case, runs: int, iterations: int) -> list[list[Decimal]]:
@@ -59,12 +55,12 @@ def _one_run(plan: Path, planned: PlannedCase) -> list[Decimal]:
 
 
 def _step(step: str, plan: Path, planned: PlannedCase) -> None:
-    log = planned.folder / f"{step}.log"
-    command = [sys.executable, "-I", "-S", str(CLIENT), step, "--plan", str(plan), "--case", planned.case.id]
-    done = subprocess.run([*command, "--log", str(log)], capture_output=True, text=True, env=os.environ)
-    if done.returncode:
+    log = str(planned.folder / f"{step}.log")
+    answer = client.ask(Request(step, str(plan), planned.case.id, log))
+    if answer is None or answer.exit_code:
         record = failures.path(planned)
         if record.exists():
             failure = artifacts.read(record, FailureRecord)
             raise CaseFailure(failure.status, failure.message, failure.advice)
-        raise CaseFailure(Status.PROFILER_FAILED, f"{step} of {planned.case.id} failed: {done.stderr.strip()[-500:]}")
+        told = answer.text.strip()[-500:] if answer else "the warm parent died over it twice"
+        raise CaseFailure(Status.PROFILER_FAILED, f"{step} of {planned.case.id} failed: {told}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from scripts import artifacts, diagnosis, plan
@@ -10,6 +9,7 @@ from scripts.artifacts import FailureRecord
 from scripts.errors import CaseFailure
 from scripts.plan import PlannedCase
 from scripts.status import Status
+from scripts.warm.protocol import Answer
 
 
 def path(planned: PlannedCase) -> Path:
@@ -48,17 +48,12 @@ def clear(planned: PlannedCase) -> None:
     path(planned).unlink(missing_ok=True)
 
 
-def main(step: str, plan_file: str, case: str, log: str) -> int:
-    """Record that the warm parent died; used by the client, which imports nothing."""
+def of_lost_parent(step: str, plan_file: str, case: str, log: str) -> Answer:
+    """Remember that the warm parent died over a step; what the job says then."""
     planned = plan.read_saved(Path(plan_file))[case]
     failure = CaseFailure(
         Status.PROFILER_FAILED,
         f"The warm parent process died twice while {case} was in its step {step}.",
         "See .snakemake/goldenprof/warm.log and the kernel's log: the machine may be out of memory.",
     )
-    print(write(planned, step, failure, Path(log)), file=sys.stderr)
-    return failure.status.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    return Answer(failure.status.exit_code, write(planned, step, failure, Path(log)))

@@ -13,16 +13,24 @@ from scripts.errors import ArtifactError, GoldenprofError
 T = TypeVar("T")
 
 
-class ConfigurationError(WorkflowError):
-    """A user's mistake, shown by Snakemake as its sentence alone: it lists no frames where it sees no traceback."""
+class _Frameless(Exception):
+    """Snakemake lists no frames where it sees no traceback; others (contextlib) set one on the way."""
 
-    __traceback__ = None
+    @property
+    def __traceback__(self) -> None:  # type: ignore[override]
+        return None
+
+    @__traceback__.setter
+    def __traceback__(self, frames: object) -> None:
+        pass
 
 
-class StepFailed(SpawnedJobError):
+class ConfigurationError(_Frameless, WorkflowError):
+    """A user's mistake, shown by Snakemake as its sentence alone."""
+
+
+class StepFailed(_Frameless, SpawnedJobError):
     """A step that has printed its own diagnosis: Snakemake adds which job failed, and nothing else."""
-
-    __traceback__ = None
 
 
 def explained(work: Callable[[], T]) -> T:

@@ -5,7 +5,6 @@ Torch is never imported here: these functions run inside the Snakemake process.
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,10 +13,13 @@ from typing import Any
 from scripts import artifacts, failures, freshness, locks, stale_locks
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.freshness import Stamp
-from scripts.plan import CACHE, ROOT, Plan, PlannedCase
+from scripts.plan import CACHE, Plan, PlannedCase
 from scripts.staleness import SUMMARY, Staleness, operator_page, sweep_sources, with_peaks
-from scripts.warm import protocol
+from scripts.warm import client, protocol
+from scripts.warm.protocol import Request, Unreachable
 from scripts.workflow_errors import StepFailed, explained, healed
+
+NO_LIMIT = 100_000  # jobs per timespan in profiles/default
 
 
 def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
@@ -28,11 +30,6 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     return Staleness(plan, workflow)
 
 
-def client() -> str:
-    """The command that has a step done by the warm parent; it imports nothing but the standard library."""
-    return shlex.join([sys.executable, "-I", "-S", str(ROOT / "scripts/warm/client.py")])
-
-
 def saved(stale: Staleness, root: str = CACHE) -> str:
     """The saved plan's path, for the steps that run in another process; `root` is the folder of the artifacts."""
     return str(explained(lambda: stale.plan.rooted(root).saved))
@@ -40,8 +37,20 @@ def saved(stale: Staleness, root: str = CACHE) -> str:
 
 def start(stale: Staleness) -> None:
     """Before the first job of a run that is no dry run."""
+    _lift_rate_limit(stale.workflow.scheduler)
+    client.hang_up_on_signals()
     if stale.plan.night:
         explained(stale.plan.night.begin)
+
+
+def _lift_rate_limit(scheduler: Any) -> None:
+    """Take the rate of profiles/default, which stands for "no limit", for none.
+
+    With any limit Snakemake starts a timer's thread in every round of scheduling, and waits for all of them at the end.
+    """
+    limiter = getattr(scheduler, "job_rate_limiter", None)
+    if limiter is not None and limiter.max_jobs >= NO_LIMIT:
+        scheduler.job_rate_limiter = None
 
 
 def finish(stale: Staleness, failed: bool) -> None:
@@ -53,6 +62,21 @@ def finish(stale: Staleness, failed: bool) -> None:
         _write_page(plan)
     if plan.night and not plan.night.concluded:
         explained(plan.night.conclude)
+
+
+def ask(step: str, case: str, saved_plan: str, log: str) -> None:
+    """Rules make_inputs, profile and device_peaks: the warm parent does the step in a process of its own."""
+    try:
+        answer = client.ask(Request(step, saved_plan, case, log)) or failures.of_lost_parent(
+            step, saved_plan, case, log
+        )
+    except Unreachable as error:
+        print(error, file=sys.stderr, flush=True)
+        raise StepFailed(f"{case}: {error}") from None
+    if answer.text:
+        print(answer.text, file=sys.stderr, flush=True)
+    if answer.exit_code:
+        raise StepFailed(f"{case}: exit code {answer.exit_code}")
 
 
 def locate_output(stale: Staleness, wildcards: Any, log: str) -> None:

@@ -21,7 +21,20 @@ from scripts.status import Status
 from scripts.warm import child
 
 ROOT = Path(__file__).resolve().parents[1]
-CLIENT = ROOT / "scripts/warm/client.py"
+ASK = """
+import sys
+from scripts import failures
+from scripts.warm import client
+from scripts.warm.protocol import Request, Unreachable
+
+client.hang_up_on_signals()
+try:
+    answer = client.ask(Request(*sys.argv[1:])) or failures.of_lost_parent(*sys.argv[1:])
+except (Unreachable, KeyboardInterrupt) as error:
+    sys.exit(str(error))
+print(answer.text, file=sys.stderr)
+sys.exit(answer.exit_code)
+"""
 GOLDEN = """
 import os, subprocess, time
 import torch
@@ -67,10 +80,9 @@ class Session:
         case = Case(function, "case", "some_golden.py", function, "A", arguments, settings)
         plan = Plan([case])
         self.planned = plan.by_id[case.id]
-        command = [sys.executable, "-I", "-S", str(CLIENT), step, "--plan", str(plan.save()), "--case", case.id]
-        return subprocess.Popen(
-            [*command, "--log", f"{function}.{step}.log"], env=self.environment, stderr=subprocess.PIPE
-        )
+        command = [sys.executable, "-c", ASK, step, str(plan.save()), case.id, f"{function}.{step}.log"]
+        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
 
     def run(self, function: str, **options: float) -> int:
         """Both steps of a case; the exit code of the last one that ran."""
@@ -142,6 +154,17 @@ def test_a_client_that_is_killed_takes_its_case_with_it(session: Session) -> Non
     client.wait()
     until(lambda: not child.is_running())
     assert session.run("quick_golden") == 0
+
+
+def test_an_interrupt_ends_the_case_at_once(session: Session) -> None:
+    assert session.client("slow_golden").wait(60) == 0
+    client = session.client("slow_golden", "profile")
+    child = session.wait_for_child()
+    client.send_signal(signal.SIGINT)
+    assert client.wait(5) == 1
+    until(lambda: not child.is_running(), 5)
+    assert "interrupted" in client.stderr.read().decode()
+    assert not (session.planned.folder / "failure.json").exists()
 
 
 def test_a_case_that_takes_too_long_is_stopped(session: Session) -> None:

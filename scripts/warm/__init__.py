@@ -1,6 +1,6 @@
 """Running a step in a process of its own without paying for its imports: a warm parent forks one child a case.
 
-client.py   the job's command: asks the warm parent, starts it where there is none, passes on its answer
+client.py   what a job does: asks the warm parent, starts it where there is none, waits for its answer
 output.py   what a child prints, copied into the log of its case
 server.py   the warm parent: single-threaded, has imported torch and started its profiler once, never a device
 child.py    what a forked child does: the step, with its output in the case's log

@@ -1,58 +1,74 @@
-"""A job's command: have one step of one case done by the warm parent, and end with its exit code.
+"""Having one step of one case done by the warm parent of this session, which is started where there is none.
 
-    python -I -S scripts/warm/client.py STEP --plan FILE --case OPERATOR/CASE --log FILE
-
-Starts the warm parent of this session where there is none. Standard library only, so that a job costs no imports.
+A thread that asks waits in a socket: a job costs no process but its case's own.
 """
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from scripts.warm import protocol
+from scripts.warm.protocol import Answer, Request, Unreachable
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from scripts.warm import protocol  # noqa: E402
-from scripts.warm.protocol import Answer, Request  # noqa: E402
-
 MOST_DEATHS = 2  # of the warm parent, over one job
 MOST_MISSED = 20  # requests that no warm parent has read
 START_TIMEOUT_S = 30.0  # until the warm parent listens, which it does before it imports torch
 SERVER_LOG = Path(".snakemake/goldenprof/warm.log")
 
+_open: set[socket.socket] = set()  # of all threads
+_hung_up = threading.Event()
 
-def main() -> int:
-    """Ask, wait, print, and end with the step's exit code."""
-    request = _arguments()
+
+def ask(request: Request) -> Answer | None:
+    """How the step ended; None when the warm parent died over it, MOST_DEATHS times.
+
+    Raises Unreachable when there can be no warm parent, or this process was interrupted.
+    """
     deaths = missed = 0
     while deaths < MOST_DEATHS and missed < MOST_MISSED:
         answer, heard = _ask(request)
         if answer is not None:
-            if answer.text:
-                print(answer.text, file=sys.stderr)
-            return answer.exit_code
+            return answer
         deaths += heard
         missed += not heard
         time.sleep(0.05)
-    return _record_lost_parent(request)
+    return None
 
 
-def _arguments() -> Request:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=["make_inputs", "profile", "peaks"])
-    parser.add_argument("--plan", required=True)
-    parser.add_argument("--case", required=True)
-    parser.add_argument("--log", required=True)
-    options = parser.parse_args()
-    return Request(options.step, options.plan, options.case, options.log)
+def hang_up_on_signals() -> None:
+    """Have an interrupt (ctrl-C) or SIGTERM end at once what was asked for, then do what they did before.
+
+    The warm parent ends the cases of who hangs up. Without this, the threads that wait would keep the process until
+    their cases end. To be called in the main thread.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+
+        def hang_up(number: int, frame: FrameType | None, before: Any = before) -> None:
+            _hung_up.set()
+            for connection in tuple(_open):
+                _shut(connection)
+            if callable(before):
+                before(number, frame)
+            else:
+                signal.signal(number, before)
+                os.kill(os.getpid(), number)
+
+        signal.signal(number, hang_up)
 
 
 def _ask(request: Request) -> tuple[Answer | None, bool]:
@@ -62,7 +78,7 @@ def _ask(request: Request) -> tuple[Answer | None, bool]:
     """
     line, heard = b"", False
     try:
-        with _connect() as connection:
+        with _connection() as connection:
             connection.sendall(protocol.encode(request))
             with connection.makefile("rb") as lines:
                 heard = lines.readline() == protocol.HEARD
@@ -70,6 +86,27 @@ def _ask(request: Request) -> tuple[Answer | None, bool]:
     except ConnectionError:
         pass
     return (Answer(**json.loads(line)) if line.endswith(b"\n") else None), heard
+
+
+@contextmanager
+def _connection() -> Iterator[socket.socket]:
+    with _connect() as connection:
+        _open.add(connection)
+        try:
+            if _hung_up.is_set():
+                _shut(connection)
+            yield connection
+        finally:
+            _open.discard(connection)
+            if _hung_up.is_set():
+                raise Unreachable("The run was interrupted.")
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it has just ended
 
 
 def _connect() -> socket.socket:
@@ -117,14 +154,4 @@ def _wait_for(path: Path) -> socket.socket:
         if (connection := _try_connect(path)) is not None:
             return connection
         time.sleep(0.02)
-    raise SystemExit(f"The warm parent did not start within {START_TIMEOUT_S:.0f} s; its log is {SERVER_LOG}.")
-
-
-def _record_lost_parent(request: Request) -> int:
-    """The parent died twice over this case: say so where the summary looks."""
-    command = [sys.executable, "-m", "scripts.failures", request.step, request.plan, request.case, request.log]
-    return subprocess.run(command, cwd=Path.cwd(), env={**os.environ, "PYTHONPATH": str(ROOT)}).returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    raise Unreachable(f"The warm parent did not start within {START_TIMEOUT_S:.0f} s; its log is {SERVER_LOG}.")

@@ -15,6 +15,10 @@ HEARD = b"\n"  # what a warm parent says as soon as it has read a request; the a
 LONGEST_PLACE = 60  # characters: the address of a unix socket has room for 107 in all
 
 
+class Unreachable(Exception):
+    """There is no warm parent to ask, and why."""
+
+
 @dataclass(frozen=True)
 class Request:
     """A job asks for one step of one case."""
@@ -50,16 +54,16 @@ def encode(message: Request | Answer | Message) -> bytes:
 
 
 def session() -> str:
-    """Who the warm parent works for: `<host>:<pid>` of the Snakemake process, or of whoever called the client.
+    """Who the warm parent works for, `<host>:<pid>`: see `begin_session`.
 
-    Ends this process when its session has ended: nobody waits for what it would do.
+    Raises Unreachable when the session has ended: nobody waits for what would be done.
     """
     own = f"{platform.node()}:"
     found = os.environ.get(SESSION_VARIABLE, "")
     if not found.startswith(own):
-        return f"{own}{os.getppid()}"
+        return f"{own}{os.getpid()}"
     if not _alive(found[len(own) :]):
-        raise SystemExit("The workflow that asked for this job has ended; the job ends with it.")
+        raise Unreachable("The workflow that asked for this job has ended; the job ends with it.")
     return found
 
 
@@ -92,5 +96,5 @@ def socket_path(name: str) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise SystemExit(f"{folder} must belong to you alone (mode 0700): remove it and run again.")
+        raise Unreachable(f"{folder} must belong to you alone (mode 0700): remove it and run again.")
     return folder / f"{session_pid(name)}-{apart:08x}.sock"
