@@ -13,4 +13,9 @@ rule make_inputs:
     message:
         "make_inputs of {wildcards.operator}/{wildcards.case}: {params.why}"
     run:
-        steps.ask("make_inputs", f"{wildcards.operator}/{wildcards.case}", params.plan, str(log))
+        steps.ask(
+            "make_inputs",
+            f"{wildcards.operator}/{wildcards.case}",
+            params.plan,
+            str(log),
+        )

@@ -17,4 +17,6 @@ rule profile:
     message:
         "profile of {wildcards.operator}/{wildcards.case}: {params.why}"
     run:
-        steps.ask("profile", f"{wildcards.operator}/{wildcards.case}", params.plan, str(log))
+        steps.ask(
+            "profile", f"{wildcards.operator}/{wildcards.case}", params.plan, str(log)
+        )

@@ -127,7 +127,7 @@ def test_two_runs_at_once(faulty_project: Callable[[str], Project]) -> None:
     (project.path / "go").touch()
     assert refused.code == 1
     assert "cannot be locked" in refused.output
-    assert "Traceback" not in refused.output and ".smk\", line" not in refused.output
+    assert "Traceback" not in refused.output and '.smk", line' not in refused.output
     for process in (first, other):
         run = ended(process)
         assert run.code == 0, run.output
@@ -266,7 +266,7 @@ def test_a_clock_set_back_and_another_time_zone_measure_nothing_again(damaged: d
 def test_damaged_files_are_told_and_put_aside(damaged: dict) -> None:
     run = damaged["run"]
     assert run.code == 1
-    assert "Traceback" not in run.output and ".smk\", line" not in run.output
+    assert "Traceback" not in run.output and '.smk", line' not in run.output
     for name in ("profile.json", "inputs.json", "inputs.pt"):
         assert f"{name} cannot be read" in " ".join(run.output.split())
     assert "(Done: it is now profile.json.damaged.)" in run.output

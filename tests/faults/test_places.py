@@ -74,7 +74,7 @@ def test_a_hostile_environment_changes_nothing(hostile: tuple[Project, Run]) -> 
     assert perf.cross_check.agrees
     assert perf.profile.environment["threads"] == "1"
     assert project.failure("secret_golden/case").status is Status.GOLDEN_FAILED
-    assert "Traceback" not in run.output and ".smk\", line" not in run.output
+    assert "Traceback" not in run.output and '.smk", line' not in run.output
 
 
 def test_no_secret_of_the_environment_is_written_anywhere(hostile: tuple[Project, Run]) -> None:

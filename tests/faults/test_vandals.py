@@ -126,7 +126,7 @@ def test_a_golden_cannot_reach_the_terminal_or_a_page(vandals: tuple[Project, Ru
     assert "\x1b[2J" not in run.output
     for page in (project.path / "reports").glob("**/*.md"):
         assert "<script" not in page.read_text()
-    assert "Traceback" not in run.output and ".smk\", line" not in run.output
+    assert "Traceback" not in run.output and '.smk", line' not in run.output
 
 
 def test_nothing_is_written_outside_the_projects_own_folders(vandals: tuple[Project, Run]) -> None:

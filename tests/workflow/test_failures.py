@@ -98,15 +98,15 @@ def test_the_good_ones_go_on_and_the_summary_lists_all(broken: tuple[Project, Ru
     assert project.report("small_golden/case")
 
 
-def test_the_exit_code_of_the_job_is_the_statuses_own(broken: tuple[Project, Run]) -> None:
+def test_the_diagnosis_names_the_exit_code_that_the_status_has(broken: tuple[Project, Run]) -> None:
     _, run = broken
-    assert "returned non-zero exit status 2" in run.output
-    assert "returned non-zero exit status 3" in run.output
+    for golden, (status, exit_code, _) in BROKEN.items():
+        assert f"{golden}/case: {status} (exit code {exit_code})" in run.output
 
 
 def test_the_terminal_shows_sentences_and_no_traceback(broken: tuple[Project, Run]) -> None:
     _, run = broken
-    assert "Traceback" not in run.output and ".smk\", line" not in run.output
+    assert "Traceback" not in run.output and '.smk", line' not in run.output
     assert "view_golden/case: no_kernels" in run.output
     assert "What to do" in run.output or "Fix" in run.output
 
@@ -162,7 +162,7 @@ def test_a_bad_cases_file_is_refused_before_anything_is_written(project: Project
     run = project.run("-j1")
     assert run.code == 1
     assert words in run.output
-    assert "Traceback" not in run.output and ".smk\", line" not in run.output
+    assert "Traceback" not in run.output and '.smk", line' not in run.output
     assert 'File "' not in run.output
     assert not (project.path / "prof").exists()
     assert not (project.path / "reports").exists()
