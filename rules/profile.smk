@@ -18,5 +18,8 @@ rule profile:
         "profile of {wildcards.operator}/{wildcards.case}: {params.why}"
     run:
         steps.ask(
-            "profile", f"{wildcards.operator}/{wildcards.case}", params.plan, str(log)
+            "profile",
+            f"{wildcards.operator}/{wildcards.case}",
+            params.plan,
+            str(log),
         )
