@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import cases_schema, inits, names
+from scripts.devices import pool
 from scripts.dtypes import DTYPES
 from scripts.errors import ConfigError
 from scripts.yaml_values import Key
@@ -39,6 +40,9 @@ class Checker:
             return
         if isinstance(document.get("defaults"), dict):
             self._finite_settings(document["defaults"], ("defaults",))
+        if "devices" in document and self._sound(("devices",)):
+            for message in pool.problems(document["devices"]):
+                self._note(("devices",), message)
         operators = document.get("operators")
         if not isinstance(operators, dict):
             return

@@ -9,6 +9,7 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,8 +24,21 @@ _PLAIN_KEY = re.compile(r"[\w-]+")
 _FLOATS = ("noise_mib", "timeout_s")
 
 
+@dataclass(frozen=True)
+class CasesFile:
+    """What a cases file says."""
+
+    cases: list[Case]  # in the order of the file
+    devices: Any = None  # the value of `devices`, None without it (scripts/devices/pool.py)
+
+
 def load(path: Path, overrides: Mapping[str, Any] | None = None, root: Path | None = None) -> list[Case]:
-    """Read all cases of `path`, in the order of the file.
+    """The cases of `read`."""
+    return read(path, overrides, root).cases
+
+
+def read(path: Path, overrides: Mapping[str, Any] | None = None, root: Path | None = None) -> CasesFile:
+    """Read the cases file `path`.
 
     `overrides` are settings from the command line; they hold for every case, whatever the file says, and their text
     is read as YAML ("3" is 3). Paths of goldens are relative to `root`, by default the folder above the one that `path`
@@ -46,7 +60,7 @@ def load(path: Path, overrides: Mapping[str, Any] | None = None, root: Path | No
     ]
     if mistakes:
         raise ConfigError(_listed(path, mistakes))
-    return list(_cases(document.value, typed))
+    return CasesFile(list(_cases(document.value, typed)), document.value.get("devices"))
 
 
 def _root(path: Path) -> Path:

@@ -40,7 +40,7 @@ def why(planned: PlannedCase) -> str:
 
 
 def _changes(planned: PlannedCase, before: InputsRecord) -> Iterator[str]:
-    device = identity.resolve(planned.case.settings.device)
+    device = identity.resolve(planned.device)
     kind = key.kind_of(before.key)
     if kind != device.kind:
         yield f"measured on {kind} before, now on {device.kind}"

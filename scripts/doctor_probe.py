@@ -15,6 +15,7 @@ from scripts.artifacts import PerfRecord
 from scripts.cases import Argument, Case, Settings, TensorSpec
 from scripts.devices import identity
 from scripts.errors import CaseFailure, GoldenprofError
+from scripts.handout import Phase
 from scripts.plan import ROOT
 from scripts.status import Status
 
@@ -45,7 +46,7 @@ def main(device: str, folder: str) -> int:
     return status.exit_code
 
 
-def measure(device: str, place: Path) -> PerfRecord:
+def measure(device: str, place: Path, phase: Phase = lambda phase: print(f"{phase} …", flush=True)) -> PerfRecord:
     """The numbers of the small operator on `device`; its files lie in `place`."""
     golden = place / "doctor_golden.py"
     golden.write_text(textwrap.dedent(GOLDEN).lstrip(), encoding="utf-8")
@@ -63,7 +64,7 @@ def measure(device: str, place: Path) -> PerfRecord:
     wanted = key.key(key.case_digest(case, golden, roots), identity.resolve(device))
     case_dir = place / wanted
     make_inputs.run(case, wanted, case_dir, roots)
-    profile.run(case_dir, roots, lambda phase: print(f"{phase} …", flush=True))
+    profile.run(case_dir, roots, phase)
     locate_output.run(case_dir)
     parse_csv.run(case_dir)
     return artifacts.read(case_dir / "perf.json", PerfRecord)

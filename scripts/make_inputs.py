@@ -23,8 +23,8 @@ from scripts.golden_file import Golden
 from scripts.status import Status
 
 
-def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...]) -> None:
-    """Make `inputs.json` and `inputs.pt` of `case` in `case_dir`.
+def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...], device: str = "") -> None:
+    """Make `inputs.json` and `inputs.pt` of `case` in `case_dir`; `device` is what the key stands for, if not `auto`.
 
     Raises CaseFailure when the golden or its factory cannot be used or the inputs do not fit into memory.
     """
@@ -36,7 +36,7 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...]) -> None:
     record = _record(case, key, args, kwargs, names)
     record.facts = source.facts
     record.code = keys.code(Path(case.golden), roots)
-    record.device_facts = keys.facts(identity.resolve(case.settings.device))
+    record.device_facts = keys.facts(identity.resolve(device or case.settings.device))
     case_dir.mkdir(parents=True, exist_ok=True)
     tensors.save(case_dir / "inputs.pt", args, kwargs)
     artifacts.write(case_dir / "inputs.json", record)

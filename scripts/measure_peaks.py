@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from scripts import artifacts, locks, measure, peaks, session, speedup
+from scripts import artifacts, handout, measure, peaks, session, speedup
 from scripts.artifacts import Spread
 from scripts.cases import Settings
-from scripts.devices import identity, opening
+from scripts.devices import opening
 from scripts.devices.base import Device
 from scripts.errors import CaseFailure
 from scripts.peaks import CacheCheck, Peak, PeaksRecord
@@ -40,18 +40,17 @@ FITS_CACHE_MIB = {"cpu": 0.5}  # read, and as much written; within the level-2 c
 FITS_CACHE_MIB_ELSEWHERE = 8.0
 
 
-def run(setting: str, target: Path, phase: Callable[[str], None]) -> PeaksRecord:
-    """Measure the device that `setting` means here and write `target`. What cannot be measured is said in the record.
+def run(
+    setting: str, target: Path, phase: handout.Phase, among: Sequence[str] = (), unchecked: Collection[str] = ()
+) -> PeaksRecord:
+    """Measure a device (see `handout.device_for`) and write `target`. What cannot be measured is said in the record.
 
     Raises CaseFailure(DEVICE_UNAVAILABLE) when the device is not there.
     """
-    found = identity.resolve(setting)
-    if found.problem:
-        raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there.")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locks.hold(found.lock, waiting=lambda: phase("waiting")), _scratch(target.parent) as folder:
-        phase("running")
+    with handout.device_for(setting, among, phase, unchecked) as found, _scratch(target.parent) as folder:
         device = opening.open_device(found)
+        phase("running")
         record = PeaksRecord(
             device=device.info(),
             versions=found.versions,

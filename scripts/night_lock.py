@@ -105,7 +105,7 @@ def write(folder: Path, run_id: str, started_at: datetime, host: str, plan: Plan
         config={name: str(value) for name, value in plan.config.items()},
         cases_file={"path": str(cases_file), "sha256": hashlib.sha256(cases_file.read_bytes()).hexdigest()},
         packages=_packages(),
-        devices=[_device(setting) for setting in sorted({planned.case.settings.device for planned in plan.sweep()})],
+        devices=[_device(setting) for setting in _settings(plan)],
         environment={"os": platform.platform(), "python": platform.python_version(), "cores": str(os.cpu_count())},
         cases={
             planned.case.id: LockedCase(planned.key, planned.case.golden, msgspec.to_builtins(planned.case.settings))
@@ -130,6 +130,12 @@ def complete(folder: Path, plan: Plan, ended_at: datetime) -> None:
             lock.cases[planned.case.id] = replace(locked, inputs_sha256=hashes)
     lock.ended_at, lock.load_at_end = ended_at.isoformat(), os.getloadavg()[0]
     artifacts.write(folder / "lock.json", lock)
+
+
+def _settings(plan: Plan) -> list[str]:
+    """The devices that the night's cases may be measured on."""
+    asked = {name for planned in plan.sweep() for name in planned.devices or (planned.case.settings.device,)}
+    return sorted(asked)
 
 
 def _device(setting: str) -> LockedDevice:

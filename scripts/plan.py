@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -19,8 +19,10 @@ import msgspec
 
 from scripts import artifacts, captures, key, names, source_digest
 from scripts.cases import Case, Settings
-from scripts.cases_file import load
+from scripts.cases_file import read
 from scripts.devices import identity
+from scripts.devices.identity import DeviceIdentity
+from scripts.devices.pool import Pool
 from scripts.errors import ConfigError
 from scripts.formatting import TEMPLATES
 
@@ -32,7 +34,7 @@ CACHE = "prof"
 PLAN_FOLDER = Path(".snakemake/goldenprof")
 # What `--config` may hold besides the settings of a case.
 SELECTION_KEYS = ("tier", "family", "match")
-PLAN_KEYS = ("cases", "stale_on", *SELECTION_KEYS)
+PLAN_KEYS = ("cases", "devices", "stale_on", *SELECTION_KEYS)
 RUN_KEY = "run"  # of `--config run=…`: the id of the night to go on with
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,6 +51,12 @@ class PlannedCase:
     key: str
     problem: str = ""  # why its device cannot be used here, "" when it can or when a capture is at hand
     root: str = CACHE  # the folder that holds it: the cache, or that of one night
+    devices: tuple[str, ...] = ()  # its job is handed a free one of these; without any, `device` says where it runs
+
+    @property
+    def device(self) -> str:
+        """The device that its key stands for; the others of `devices` are of the same model."""
+        return self.devices[0] if self.devices else self.case.settings.device
 
     @cached_property
     def folder(self) -> Path:
@@ -93,8 +101,10 @@ class Plan:
         root: str = CACHE,
         config: Mapping[str, Any] | None = None,
         stale_on: tuple[str, ...] = key.FACTS,
+        pool: Pool = Pool(),  # noqa: B008
     ) -> None:
         self._cases = list(cases)
+        self.pool = pool
         self._selection = dict(selection or {})
         self._rooted: dict[str, Plan] = {root: self}
         self.root = root
@@ -117,13 +127,14 @@ class Plan:
         """
         overrides = {name: value for name, value in config.items() if name not in (*PLAN_KEYS, RUN_KEY)}
         selection = {name: str(config[name]) for name in SELECTION_KEYS if config.get(name)}
-        cases = load(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd())
-        return cls(cases, selection, config=config, stale_on=_stale_on(config.get("stale_on")))
+        file = read(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd())
+        pool = Pool.of(config.get("devices", file.devices))
+        return cls(file.cases, selection, config=config, stale_on=_stale_on(config.get("stale_on")), pool=pool)
 
     def rooted(self, root: str) -> Plan:
         """The same cases with their artifacts below `root`."""
         if root not in self._rooted:
-            self._rooted[root] = Plan(self._cases, self._selection, root, self.config)
+            self._rooted[root] = Plan(self._cases, self._selection, root, self.config, pool=self.pool)
         return self._rooted[root]
 
     @cached_property
@@ -138,11 +149,12 @@ class Plan:
         that was brought from a machine that has it. A night measures, and takes neither.
         """
         digest = key.case_digest(case, Path(case.golden), roots())
-        device = identity.resolve(case.settings.device)
-        wanted = PlannedCase(case, key.key(digest, device), device.problem, self.root)
+        device, *others = self._devices_for(case.settings.device)
+        names = tuple(one.name for one in (device, *others)) if self.pool else ()
+        wanted = PlannedCase(case, key.key(digest, device), device.problem, self.root, names)
         if self.root != CACHE or self.anew():
             return wanted
-        if (case.settings.device == "auto" and device.kind == "cpu") or device.problem:
+        if (case.settings.device == "auto" and device.kind == "cpu" and not self.pool) or device.problem:
             kinds = [device.kind] if device.problem else [kind for kind in identity.ORDER if kind != "cpu"]
             for kind in kinds:
                 if brought := captures.newest(wanted.folder.parent, f"{digest}-{kind}-"):
@@ -151,17 +163,55 @@ class Plan:
             known = key.facts(device)
             same = {name: known.get(name, "") for name in self._stale_on}
             if serves := captures.newest(wanted.folder.parent, f"{digest}-{device.kind}-", same):
-                return PlannedCase(case, serves.name, device.problem)
+                return PlannedCase(case, serves.name, device.problem, devices=names)
         return wanted
+
+    def _devices_for(self, setting: str) -> list[DeviceIdentity]:
+        """The devices of one model that cases with this `device` may be handed, all of them absent if none is here."""
+        fitting = self.pool.fitting(setting)
+        usable = [device for device in fitting if not device.problem] or fitting
+        environment = key.environment_digest(usable[0])
+        return [device for device in usable if device.problem or key.environment_digest(device) == environment]
+
+    @property
+    def profile_jobs(self) -> int:
+        """How many profile jobs can have a device at a time; one without a pool, since a run means one device then."""
+        if not self.pool:
+            return 1
+        settings = {case.settings.device for case in self._cases}
+        found = {one.lock for setting in settings for one in self._devices_for(setting) if not one.problem}
+        return max(len(found), 1)
+
+    def left_out(self) -> Iterator[str]:
+        """Of the devices in `devices`, those that no case is handed, and why."""
+        settings = {case.settings.device for case in self._cases}
+        used = {one.name for setting in settings for one in self._devices_for(setting)}
+        for device in self.pool.members:
+            if device.problem:
+                yield f"{device.name} is taken out of this run: {device.problem}"
+            elif device.name not in used:
+                yield f"{device.name} ({device.model}) is handed to no case: cases are for {', '.join(sorted(used))}."
 
     @cached_property
     def devices(self) -> dict[str, PlannedCase]:
         """The devices that cases' captures are made on here, by environment digest; a stand-in has no peaks."""
         used = {planned.key.rpartition("-")[2] for planned in self.by_id.values()}
         settings = dict.fromkeys(planned.case.settings.device for planned in self.by_id.values())
-        found = [device for device in map(identity.resolve, settings) if not device.problem and not device.stand_in]
-        known = {key.environment_digest(device): device for device in found}
-        return {environment: _plan_device(device) for environment, device in known.items() if environment in used}
+        known: dict[str, dict[str, DeviceIdentity]] = {}
+        for device in (one for setting in settings for one in self._devices_for(setting)):
+            if not device.problem and not device.stand_in:
+                known.setdefault(key.environment_digest(device), {})[device.name] = device
+        return {
+            environment: self._plan_device(list(found.values()))
+            for environment, found in known.items()
+            if environment in used
+        }
+
+    def _plan_device(self, found: list[DeviceIdentity]) -> PlannedCase:
+        environment = key.environment_digest(found[0])
+        case = Case(DEVICES, environment, "", None, "A", (), Settings(device=found[0].name))
+        names = tuple(device.name for device in found) if self.pool else ()
+        return PlannedCase(case, key.key("peaks", found[0]), devices=names)
 
     def case(self, operator: str, case: str) -> PlannedCase:
         """The planned case, or ConfigError with the nearest ones when there is none of that name."""
@@ -262,12 +312,6 @@ def _stale_on(wanted: object) -> tuple[str, ...]:
                 f"Allowed, with commas: {', '.join(key.FACTS)}."
             )
     return chosen
-
-
-def _plan_device(device: identity.DeviceIdentity) -> PlannedCase:
-    environment = key.environment_digest(device)
-    case = Case(DEVICES, environment, "", None, "A", (), Settings(device=device.name))
-    return PlannedCase(case, key.key("peaks", device))
 
 
 def roots() -> tuple[Path, ...]:

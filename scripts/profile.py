@@ -13,7 +13,7 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,47 +21,60 @@ from typing import Any
 import msgspec
 import torch
 
-from scripts import artifacts, diagnosis, key, locate_output, locks, make_inputs, measure, sources, tensors
+from scripts import artifacts, diagnosis, handout, key, locate_output, make_inputs, measure, sources, tensors
 from scripts.artifacts import DeviceInfo, InputsRecord, Noise, ProfileRecord
 from scripts.devices import identity, opening
 from scripts.devices.base import Capture, Device
 from scripts.errors import CaseFailure, GoldenprofError
+from scripts.handout import Phase
 from scripts.measure import GoldenCrash, Measurement
 from scripts.sources import loading
 from scripts.status import Status
 
-Phase = Callable[[str], None]  # told "waiting", "running", "finishing" and "analysing"; no time counts in the first
 # What profile.json is called while the capture beside it is not analysed.
 COLLECTED = "collected.json"
 
 
-def run(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> None:
+def run(
+    case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None, among: Sequence[str] = ()
+) -> None:
     """Profile the case whose inputs lie in `case_dir`; writes profile.json and the capture to `into` (or `case_dir`).
 
-    Raises CaseFailure with the status that the case ends in.
+    The device is a free one of `among`, or else the case's own. Raises CaseFailure with the status that it ends in.
     """
-    if collect(case_dir, roots, phase, into):
+    if collect(case_dir, roots, phase, into, among):
         analyse(into or case_dir, phase)
 
 
-def collect(case_dir: Path, roots: tuple[Path, ...], phase: Phase, into: Path | None = None) -> bool:
-    """All of `run` that needs the device; True when `analyse` is to follow, best after this process has ended."""
-    command = _command(case_dir)
-    case_dir = case_dir.resolve()  # a golden may change the working directory
+def collect(
+    case_dir: Path,
+    roots: tuple[Path, ...],
+    phase: Phase,
+    into: Path | None = None,
+    among: Sequence[str] = (),
+    unchecked: Collection[str] = (),
+) -> bool:
+    """All of `run` that needs the device; True when `analyse` is to follow, best after this process has ended.
+
+    The device is a free one of `among`, or else the case's own: see `handout.device_for`.
+    """
+    case_dir, shown = case_dir.resolve(), case_dir  # a golden may change the working directory
     target = into.resolve() if into else case_dir
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     args, kwargs = tensors.load(case_dir / "inputs.pt")
-    found = _device_identity(inputs)
-    _clear(target)
-    with locks.hold(found.lock, waiting=lambda: phase("waiting")):
+    with handout.device_for(inputs.case.settings.device, among, phase, unchecked) as found:
+        _check_key(inputs, found)
+        command = _command(shown, found if among else None)
+        _clear(target)
+        device = opening.open_device(found)
         phase("running")
-        device, measured, capture, walls = _measure(inputs, found, args, kwargs, roots, target)
+        measured, capture, walls = _measure(inputs, device, args, kwargs, roots, target)
         info = device.info()
     to_analyse = opening.analysis(found.kind) is not None
     if not to_analyse:
         phase("finishing")
         capture = device.finish(capture)
-    record = _record(inputs, command, info, device, measured, capture, walls)
+    record = _record(inputs, command, found, info, device, measured, capture, walls)
     artifacts.write(target / (COLLECTED if to_analyse else "profile.json"), record)
     if into is None and not to_analyse:
         _drop_inputs(case_dir, inputs.case.settings.keep_inputs)
@@ -86,15 +99,14 @@ def analyse(case_dir: Path, phase: Phase) -> None:
 
 def _measure(
     inputs: InputsRecord,
-    found: identity.DeviceIdentity,
+    device: Device,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     roots: tuple[Path, ...],
     target: Path,
-) -> tuple[Device, Measurement, Capture, list[list[Any]]]:
+) -> tuple[Measurement, Capture, list[list[Any]]]:
     """Everything that needs the device: check, warm up, time without the profiler, time with it."""
     case, settings = inputs.case, inputs.case.settings
-    device = opening.open_device(found)
     source = sources.open_source(case, roots)
     function = source.function(device.torch_device)
     inputs.facts.update(source.facts)
@@ -116,25 +128,19 @@ def _measure(
             raise loading.failure(Path(case.golden), "cannot be called", crash.error) from crash.error
         advice = diagnosis.diagnose_exception(type(crash.error).__name__, str(crash.error))
         raise CaseFailure(Status.GOLDEN_FAILED, str(crash), str(advice)) from crash.error
-    return device, measured, capture, [unprofiled, profiled]
+    return measured, capture, [unprofiled, profiled]
 
 
-def _device_identity(inputs: InputsRecord) -> identity.DeviceIdentity:
-    """The case's device as this process sees it; it must be the one that the key was made for."""
-    found = identity.resolve(inputs.case.settings.device)
-    if found.problem:
-        raise CaseFailure(
-            Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there and what is missing."
-        )
+def _check_key(inputs: InputsRecord, found: identity.DeviceIdentity) -> None:
+    """The device as this process sees it must be the one that the key was made for."""
     digest = key.digest_of(inputs.key)
     if key.key(digest, found) != inputs.key:
         raise CaseFailure(
-            Status.DEVICE_UNAVAILABLE,
+            Status.INCOMPLETE,
             f"{inputs.key} was planned for another device or other versions than this process finds: {found.name} "
             f"({found.model}), {', '.join(f'{name} {version}' for name, version in found.versions.items())}.",
             "Run the workflow again: it plans for the machine as it is now.",
         )
-    return found
 
 
 def _drop_inputs(case_dir: Path, keep: bool) -> None:
@@ -154,6 +160,7 @@ def _clear(target: Path) -> None:
 def _record(
     inputs: InputsRecord,
     command: str,
+    found: identity.DeviceIdentity,
     info: DeviceInfo,
     device: Device,
     measured: Measurement,
@@ -182,7 +189,7 @@ def _record(
         outputs=measured.outputs,
         host_wall_us=walls[0],
         profiled_wall_us=walls[1],
-        versions={"python": platform.python_version(), **identity.resolve(settings.device).versions},
+        versions={"python": platform.python_version(), **found.versions},
         environment=environment(),
         settings={**msgspec.to_builtins(settings), **inputs.facts},
         command=command,
@@ -193,11 +200,12 @@ def _record(
     )
 
 
-def _command(case_dir: Path) -> str:
-    """What repeats this run by hand, from any folder."""
+def _command(case_dir: Path, handed: identity.DeviceIdentity | None) -> str:
+    """What repeats this run by hand, from any folder, on the device that it was handed."""
     root = Path(__file__).resolve().parent.parent
     place = "" if Path.cwd() == root else f"PYTHONPATH={shlex.quote(str(root))} "
-    again = shlex.join([sys.executable, "-m", "scripts.profile", str(case_dir)])
+    device = ["--device", handed.name] if handed else []
+    again = shlex.join([sys.executable, "-m", "scripts.profile", str(case_dir), *device])
     return f"cd {shlex.quote(os.getcwd())} && {place}{again}"
 
 
@@ -225,10 +233,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--into", type=Path, default=Path("prof/.again"), help="folder for the new capture (default: %(default)s)"
     )
+    parser.add_argument("--device", default="", help="a device of the same model as the one that the case is for")
     options = parser.parse_args(argv)
     roots = (Path.cwd(), Path(__file__).resolve().parent.parent)
     try:
-        print(_repeat(options.case_dir, options.into, roots))
+        print(_repeat(options.case_dir, options.into, roots, options.device))
     except CaseFailure as failure:
         print(f"{failure.status}: {failure.message}\n{failure.advice}", file=sys.stderr)
         return failure.status.exit_code
@@ -238,13 +247,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _repeat(case_dir: Path, into: Path, roots: tuple[Path, ...]) -> str:
+def _repeat(case_dir: Path, into: Path, roots: tuple[Path, ...], device: str) -> str:
     from scripts import parse_csv, report
 
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     into.mkdir(parents=True, exist_ok=True)
-    make_inputs.run(inputs.case, inputs.key, into, roots)
-    run(into, roots, lambda phase: print(f"{phase} …", file=sys.stderr), into)
+    make_inputs.run(inputs.case, inputs.key, into, roots, device)
+    run(into, roots, lambda phase: print(f"{phase} …", file=sys.stderr), into, [device] if device else [])
     locate_output.run(into)
     parse_csv.run(into)
     return report.render(artifacts.read(into / "perf.json", artifacts.PerfRecord))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts import artifacts, failures, freshness, locks, stale_locks
+from scripts import artifacts, failures, freshness, handout, stale_locks
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.freshness import Stamp
 from scripts.plan import CACHE, Plan, PlannedCase
@@ -20,6 +20,7 @@ from scripts.warm.protocol import Request, Unreachable
 from scripts.workflow_errors import StepFailed, explained, healed
 
 NO_LIMIT = 100_000  # jobs per timespan in profiles/default
+DEVICE = "device"  # the resource of which a profile job takes one
 
 
 def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
@@ -27,6 +28,8 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     protocol.begin_session()
     plan = explained(lambda: Plan.load(config))
     stale_locks.join()
+    if DEVICE not in workflow.global_resources:  # `--resources device=…` holds
+        workflow.register_resource(DEVICE, plan.profile_jobs)
     return Staleness(plan, workflow)
 
 
@@ -39,6 +42,8 @@ def start(stale: Staleness) -> None:
     """Before the first job of a run that is no dry run."""
     _lift_rate_limit(stale.workflow.scheduler)
     client.hang_up_on_signals()
+    for sentence in stale.plan.left_out():
+        print(sentence, file=sys.stderr, flush=True)
     if stale.plan.night:
         explained(stale.plan.night.begin)
 
@@ -91,7 +96,7 @@ def parse_csv(stale: Staleness, wildcards: Any, log: str) -> None:
     from scripts import parse_csv as step
 
     def work(planned: PlannedCase) -> None:
-        with locks.beside_measuring(planned.key):
+        with handout.beside_measuring(planned.key, planned.devices):
             _record("parse_csv", planned, step.parse)
 
     _step(stale, wildcards, "parse_csv", log, work)

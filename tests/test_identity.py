@@ -136,10 +136,37 @@ def test_a_device_is_locked_by_its_number_on_the_machine(
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
     if setting is not None:
         monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", setting)
-    assert identity.DeviceIdentity("npu", index, "Ascend910B3").lock == lock
+    monkeypatch.setattr(identity, "package_version", lambda package: "2.13.0")
+    count = len(setting.split(",")) if setting else 2
+    monkeypatch.setattr(identity, "_probe_npu", lambda: {"devices": count, "soc": "Ascend910B3", "stand_in": True})
+    assert identity.resolve(f"npu:{index}").lock == lock
 
 
-def test_the_cpu_is_one_device() -> None:
+@pytest.mark.parametrize("visible", [None, "0,1", "GPU-2b", "1", "GPU-2b,GPU-1a", "1,0"])
+def test_a_gpu_has_one_lock_whatever_it_is_called(
+    smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, visible: str | None
+) -> None:
+    smi(SMI)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    shown = identity.survey("cuda").ids
+    index = shown.index("GPU-2b")
+    assert identity.resolve(f"cuda:{index}").lock == "cuda:GPU-2b"
+    assert identity.resolve(f"cuda:{index}").physical_id == "GPU-2b"
+
+
+def test_a_part_of_the_cpu_is_a_device_whose_model_says_how_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "usable_cores", lambda: frozenset(range(8)))
+    half, other, one = (identity.resolve(name) for name in ("cpu:0-3", "cpu:4-7", "cpu:2"))
+    assert (half.name, half.physical_id, half.lock, list(half.cores)) == ("cpu:0-3", "0-3", "cpu:0-3", [0, 1, 2, 3])
+    assert (one.name, one.lock) == ("cpu:2", "cpu:2-2")
+    assert half.model.endswith(" × 4")
+    assert key.environment_digest(half) == key.environment_digest(other) != key.environment_digest(one)
+    assert "may use 0-7" in identity.resolve("cpu:6-9").problem
+    assert "lower core first" in identity.resolve("cpu:3-1").problem
+
+
+def test_the_whole_cpu_is_one_device() -> None:
     assert identity.DeviceIdentity("cpu", 0, "EPYC").lock == "cpu"
 
 

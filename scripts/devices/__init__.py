@@ -1,6 +1,8 @@
 """Everything that knows one kind of device from another.
 
 identity.py            which devices this machine has, without torch (used when the DAG is built)
+pool.py                those that profile jobs are handed, from `devices`
+visible.py usage.py    hiding the others from a process; how much others use one
 base.py                the protocol that measuring is written against
 cpu.py cuda.py npu.py  its three implementations (they import torch)
 opening.py             from a kind of device to its implementation

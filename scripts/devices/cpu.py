@@ -10,13 +10,15 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from scripts.artifacts import DeviceInfo, Region
-from scripts.devices import capture_format, torch_events
+from scripts.devices import capture_format, torch_events, usage
 from scripts.devices.base import Capture
 from scripts.devices.identity import DeviceIdentity, cpu_count
 from scripts.devices.kernel_event import KernelEvent, OpStatistic
 
 # Load per core before the run above which a measurement is disturbed.
 BUSY_LOAD = 0.75
+# The same for some cores, of which a load says nothing: the share of a moment in which they are at work.
+BUSY_SHARE = 0.25
 
 
 class CpuDevice:
@@ -31,13 +33,21 @@ class CpuDevice:
         torch.set_num_threads(cpu_count())
         self._profile: profile | None = None
         self._load = os.getloadavg()[0]
+        self._busy = usage.busy_share(identity.cores) if identity.cores else 0.0
 
     def info(self) -> DeviceInfo:
-        """The processor and the threads that operators use."""
-        return DeviceInfo("cpu", "cpu", self.identity.model)
+        """The processor, or the part of its cores that operators use."""
+        return DeviceInfo("cpu", self.identity.name, self.identity.model, self.identity.physical_id)
 
     def warnings(self) -> list[str]:
-        """A load that leaves an operator's threads waiting for each other."""
+        """Other work that leaves an operator's threads waiting for each other."""
+        if self.identity.cores:
+            if self._busy < BUSY_SHARE:
+                return []
+            return [
+                f"Other work kept the cores {self.identity.physical_id} busy ({100 * self._busy:.0f} % before it), "
+                "and an operator's time grows by it. Measure again when idle."
+            ]
         if self._load < BUSY_LOAD * cpu_count():
             return []
         return [

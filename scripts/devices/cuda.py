@@ -11,7 +11,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from scripts.artifacts import DeviceInfo, Region
-from scripts.devices import capture_format, torch_events
+from scripts.devices import capture_format, torch_events, visible
 from scripts.devices.base import Capture
 from scripts.devices.identity import DeviceIdentity
 from scripts.devices.kernel_event import KernelEvent, OpStatistic
@@ -33,14 +33,15 @@ class CudaDevice:
                 f"{identity.name} was found by nvidia-smi, but torch {torch.__version__} cannot use it.",
                 "Compare the driver with the CUDA version that torch was built for.",
             )
-        self.torch_device = torch.device("cuda", identity.index)
+        self.torch_device = torch.device("cuda", visible.index_here(identity, torch.cuda.device_count()))
         torch.cuda.set_device(self.torch_device)
         self._profile: profile | None = None
 
     def info(self) -> DeviceInfo:
         """The GPU as torch names it, with its UUID."""
         properties = torch.cuda.get_device_properties(self.torch_device)
-        return DeviceInfo("cuda", self.identity.name, properties.name, physical_id=str(getattr(properties, "uuid", "")))
+        physical_id = self.identity.physical_id or str(getattr(properties, "uuid", ""))
+        return DeviceInfo("cuda", self.identity.name, properties.name, physical_id)
 
     def warnings(self) -> list[str]:
         """Nothing is known that disturbs a GPU's numbers before they are taken."""

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata, util
@@ -17,7 +18,8 @@ from pathlib import Path
 ORDER = ("npu", "cuda", "cpu")  # what `device: auto` prefers
 TOOLKIT = {"npu": "cann", "cuda": "cuda"}  # what a device kind's toolkit is called among the versions
 VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}  # they renumber a machine's devices
-SETTING = re.compile(r"auto|cpu|(?:cuda|npu)(?::\d+)?")
+SETTING = re.compile(r"auto|cpu(?::\d{1,4}(?:-\d{1,4})?)?|(?:cuda|npu)(?::\d{1,4})?")
+ALLOWED = "auto, cpu, cpu:0-3 (cores), cuda, cuda:1, npu, npu:0"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Survey:
 
     kind: str
     models: tuple[str, ...]  # one per visible device
+    ids: tuple[str, ...] = ()  # what each of them is called on the machine, whatever hides the others
     driver: str = ""
     toolkit: str = ""  # CANN or CUDA
     stand_in: bool = False
@@ -43,29 +46,32 @@ class DeviceIdentity:
     toolkit: str = ""
     stand_in: bool = False
     problem: str = ""  # why the device cannot be used, "" when it can
+    physical_id: str = ""  # on the machine: an NPU's number, a GPU's UUID, a part of the CPU's cores ("0-3")
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
-        """As torch writes it."""
-        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
+        """As `device` names it: "cpu", "cpu:0-3", "cuda:1", "npu:0"."""
+        if self.kind == "cpu":
+            return f"cpu:{self.physical_id}" if self.physical_id else "cpu"
+        return f"{self.kind}:{self.index}"
 
     @property
-    def physical_id(self) -> str:
-        """What the device is called on the machine, where its visible devices are a choice of some."""
-        chosen = os.environ.get(VISIBLE.get(self.kind, ""), "").split(",")
-        own = chosen[self.index].strip() if self.index < len(chosen) else ""
-        return own or str(self.index)
+    def cores(self) -> range:
+        """The cores of a part of the CPU; empty for the whole CPU and for any other device."""
+        return cores_of(self.physical_id) if self.kind == "cpu" and self.physical_id else range(0)
 
     @property
     def lock(self) -> str:
-        """What every process that means this device locks, whatever number it knows it by."""
-        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.physical_id}"
+        """What every process that means this device locks, whatever number it knows it by (scripts/locks.py)."""
+        if self.cores:
+            return f"cpu:{self.cores[0]}-{self.cores[-1]}"
+        return "cpu" if self.kind == "cpu" else f"{self.kind}:{self.physical_id or self.index}"
 
 
 @cache
 def resolve(setting: str) -> DeviceIdentity:
-    """The device that `setting` (`auto`, `cpu`, `cuda`, `cuda:1`, `npu`, `npu:0`) means here.
+    """The device that `setting` (`auto`, `cpu`, `cpu:0-3`, `cuda`, `cuda:1`, `npu`, `npu:0`) means here.
 
     An explicit device that is not there comes back with `problem` set to what was looked for and found.
     """
@@ -73,6 +79,8 @@ def resolve(setting: str) -> DeviceIdentity:
         kind = next(kind for kind in ORDER if survey(kind).models)
         return _identity(survey(kind), 0)
     kind, _, index = setting.partition(":")
+    if kind == "cpu" and index:
+        return _part_of_cpu(cores_of(index))
     return _identity(survey(kind), int(index or 0))
 
 
@@ -86,8 +94,38 @@ def _identity(found: Survey, index: int) -> DeviceIdentity:
         toolkit=found.toolkit,
         stand_in=found.stand_in,
         problem="" if there else _problem(found, index),
+        physical_id=found.ids[index] if index < len(found.ids) else "" if found.kind == "cpu" else str(index),
         versions=versions(found.kind),
     )
+
+
+def _part_of_cpu(cores: range) -> DeviceIdentity:
+    """Some cores as a device of their own; its model says how many, so that equal parts are one model."""
+    name = str(cores[0]) if len(cores) == 1 else f"{cores[0]}-{cores[-1]}" if cores else ""
+    missing = [core for core in cores if core not in usable_cores()]
+    problem = "a part of the CPU is written cpu:FIRST-LAST, with the lower core first." if not cores else ""
+    if missing:
+        usable = ", ".join(f"{run[0]}-{run[-1]}" for run in runs(usable_cores()))
+        problem = f"Cores {', '.join(map(str, missing[:8]))} cannot be used by this process; it may use {usable}."
+    model = f"{_cpu_model()} × {len(cores)}"
+    return DeviceIdentity("cpu", 0, model, problem=problem, physical_id=name, versions=versions("cpu"))
+
+
+def cores_of(text: str) -> range:
+    """The cores that "2" or "0-3" names; empty when the last one is before the first."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def runs(cores: Iterable[int]) -> list[range]:
+    """Core numbers as ranges without gaps, in order."""
+    found: list[range] = []
+    for core in sorted(cores):
+        if found and found[-1].stop == core:
+            found[-1] = range(found[-1].start, core + 1)
+        else:
+            found.append(range(core, core + 1))
+    return found
 
 
 def _problem(found: Survey, index: int) -> str:
@@ -129,17 +167,28 @@ def survey(kind: str) -> Survey:
 
 
 def cpu_count() -> int:
-    """Cores this process may use."""
+    """Cores this process may use now."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@cache
+def usable_cores() -> frozenset[int]:
+    """Cores this process may use, as first asked: a process that has been pinned to some still knows the others."""
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset(range(cpu_count()))
+
+
 def _survey_cpu() -> Survey:
+    return Survey("cpu", (f"{_cpu_model()} × {len(usable_cores())}",))
+
+
+@cache
+def _cpu_model() -> str:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         match = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", cpuinfo.read_text(errors="replace"), re.MULTILINE)
         model = match[1].strip() if match else model
-    return Survey("cpu", (f"{model} × {cpu_count()}",))
+    return model
 
 
 def _survey_cuda() -> Survey:
@@ -157,6 +206,7 @@ def _survey_cuda() -> Survey:
     return Survey(
         "cuda",
         tuple(lines[i][1] for i in visible),
+        ids=tuple(lines[i][0] for i in visible),
         driver=lines[0][2],
         toolkit=build,
         looked_for=f"{looked}; CUDA_VISIBLE_DEVICES hides every GPU.",
@@ -201,11 +251,18 @@ def _survey_npu() -> Survey:
     return Survey(
         "npu",
         tuple([answer["soc"]] * answer["devices"]),
+        ids=_npu_ids(answer["devices"], os.environ.get(VISIBLE["npu"])),
         driver=_first_version(Path("/usr/local/Ascend/driver/version.info")),
         toolkit=_cann_version(),
         stand_in=answer["stand_in"],
         looked_for="torch_npu and the Ascend runtime are there, but the runtime counts 0 devices.",
     )
+
+
+def _npu_ids(count: int, setting: str | None) -> tuple[str, ...]:
+    """The machine's own number of each visible NPU."""
+    chosen = [part.strip() for part in (setting or "").split(",") if part.strip()]
+    return tuple(chosen[i] if i < len(chosen) else str(i) for i in range(count))
 
 
 def _probe_npu() -> dict:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from scripts.artifacts import DeviceInfo, Region
-from scripts.devices import ascend, npu_analysis
+from scripts.devices import ascend, npu_analysis, visible
 from scripts.devices.base import Capture
 from scripts.devices.identity import DeviceIdentity, package_version
 from scripts.errors import CaseFailure
@@ -37,9 +37,9 @@ class NpuDevice:
         _check(ascend.msprof(shutil.which("msprof")), Status.PROFILER_FAILED)
         if trouble := load_backend():
             raise _unavailable(identity, trouble)
-        self.torch_device = torch.device("npu", identity.index)
-        self._npu: Any = torch.get_device_module(self.torch_device)
+        self._npu: Any = torch.get_device_module("npu")
         try:
+            self.torch_device = torch.device("npu", visible.index_here(identity, self._npu.device_count()))
             self._npu.set_device(self.torch_device)
             torch.zeros(1, device=self.torch_device)
             self._npu.synchronize()
@@ -48,7 +48,7 @@ class NpuDevice:
 
     def info(self) -> DeviceInfo:
         """The chip, with its id on the machine where ASCEND_RT_VISIBLE_DEVICES renumbers it."""
-        model = self._npu.get_device_name(self.identity.index) or self.identity.model
+        model = self._npu.get_device_name(self.torch_device.index) or self.identity.model
         return DeviceInfo("npu", self.identity.name, model, self.identity.physical_id, self.identity.stand_in)
 
     def warnings(self) -> list[str]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import shutil
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from scripts import artifacts, key, locks, make_inputs, measure_peaks, profile
+from scripts import artifacts, handout, key, make_inputs, measure_peaks, profile
 from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import ROOT, PlannedCase
 from scripts.status import Status
@@ -26,11 +27,18 @@ LONGEST_TEXT = 50_000  # characters of a message: an exception may hold a whole 
 MADE = {"make_inputs": ("inputs.json",), "profile": ("profile.json", profile.COLLECTED)}
 
 
-def run(step: str, planned: PlannedCase, output: int, pipe: int, environment: dict[str, str]) -> NoReturn:
+def run(
+    step: str,
+    planned: PlannedCase,
+    output: int,
+    pipe: int,
+    environment: dict[str, str],
+    unchecked: Collection[str] = (),
+) -> NoReturn:
     """Do the step, printing into `output`, tell `pipe` how it ended, and end the process.
 
-    Nothing of the parent's state but its imports is used. The golden may have closed or replaced anything that is used
-    after it: no way leads back from here.
+    `unchecked` are the devices of `planned` that this run has not used yet. Nothing of the parent's state but its
+    imports is used. The golden may have closed or replaced anything that is used after it: no way leads back from here.
     """
     try:
         _detach(output, environment)
@@ -42,7 +50,7 @@ def run(step: str, planned: PlannedCase, output: int, pipe: int, environment: di
                 _say(f"The result cannot be told, because the golden closed a descriptor of its process: {error}")
                 os._exit(1)
 
-        tell(_result(step, planned, lambda phase: tell(Message("phase", phase))))
+        tell(_result(step, planned, lambda phase: tell(Message("phase", phase)), unchecked))
         os._exit(0)
     finally:
         os._exit(1)
@@ -94,7 +102,7 @@ def _say(text: str) -> None:
         pass
 
 
-def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Message:
+def _result(step: str, planned: PlannedCase, phase: Callable[[str], None], unchecked: Collection[str] = ()) -> Message:
     started = time.monotonic()
     _say(f"{step} of {planned.case.id}, key {planned.key}")
     roots = (Path.cwd(), ROOT)
@@ -102,17 +110,20 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
     then = ""
     try:
         if step == "make_inputs":
-            with locks.beside_measuring(planned.key):
+            with handout.beside_measuring(planned.key, planned.devices):
                 phase("running")
-                make_inputs.run(planned.case, planned.key, planned.folder, roots)
+                make_inputs.run(planned.case, planned.key, planned.folder, roots, planned.device)
             _check_code(step, planned, golden, folder, roots)
         elif step == "peaks":
-            measure_peaks.run(planned.case.settings.device, planned.target, phase)
+            measure_peaks.run(planned.device, planned.target, phase, planned.devices, unchecked)
         elif step == "profile":
-            then = "analyse" if profile.collect(planned.folder, roots, phase) else ""
+            to_analyse = profile.collect(planned.folder, roots, phase, None, planned.devices, unchecked)
+            then = "analyse" if to_analyse else ""
             _check_code(step, planned, golden, folder, roots)
         elif step == "analyse":
             profile.analyse(planned.folder, phase)
+        elif step == "probe":
+            _probe(planned, phase)
         else:
             raise ValueError(f"there is no step {step!r}")
     except CaseFailure as failure:
@@ -136,6 +147,19 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None]) -> Me
         )
     _say(f"{step} took {time.monotonic() - started:.3f} s")
     return Message("result", status=Status.OK, then=then)
+
+
+def _probe(planned: PlannedCase, phase: Callable[[str], None]) -> None:
+    """Take the doctor's small operator through the steps on the device of `planned`: does it still give kernels."""
+    from scripts import doctor_probe
+
+    folder = planned.folder.resolve() / "probe"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o750)
+    try:
+        _say(doctor_probe.describe(doctor_probe.measure(planned.device, folder, phase)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_code(step: str, planned: PlannedCase, golden: Path, folder: Path, roots: tuple[Path, ...]) -> None:

@@ -48,6 +48,10 @@ class Output:
             self._write(kept if self.room else kept + LEFT_OUT)
         return bool(data)
 
+    def say(self, text: str) -> None:
+        """Add a line of the parent's own."""
+        self._write(f"[goldenprof] {text}\n".encode())
+
     def close(self) -> None:
         """Close both."""
         os.close(self.pipe)

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,10 +32,12 @@ from scripts.devices import identity  # noqa: E402
 from scripts.errors import CaseFailure  # noqa: E402
 from scripts.plan import PlannedCase  # noqa: E402
 from scripts.status import Status  # noqa: E402
-from scripts.warm import protocol  # noqa: E402
+from scripts.warm import protocol, roster  # noqa: E402
 from scripts.warm.output import PIPE_BYTES, Output  # noqa: E402
 from scripts.warm.protocol import Answer, Message, Request  # noqa: E402
+from scripts.warm.roster import Following, Roster, Trail  # noqa: E402
 
+MEASURING = ("profile", "peaks")  # the steps that are handed a device
 IDLE_S = float(ENVIRONMENT.get("GOLDENPROF_IDLE_S", "120"))
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -52,6 +54,8 @@ class Job:
     pidfd: int
     pipe: int
     output: Output
+    trail: Trail
+    device: str = ""  # that it was handed out of several
     phase: str = "starting"
     deadline: float = 0.0  # monotonic; 0 while no time counts
     received: bytes = b""
@@ -67,6 +71,7 @@ class Server:
     session_fd: int
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     jobs: set[Job] = field(default_factory=set)
+    roster: Roster = field(default_factory=Roster)
     last_used: float = field(default_factory=time.monotonic)
     ended: bool = False
 
@@ -113,19 +118,35 @@ class Server:
             text = f"{_named(line)} could not be started: {error}."
             _answer(client, Answer(Status.PROFILER_FAILED.exit_code, text))
             return
-        self._start(request, request.step, planned, client)
+        self._start(request, request.step, planned, client, Trail())
 
-    def _start(self, request: Request, step: str, planned: PlannedCase, client: socket.socket) -> None:
+    def _start(
+        self, request: Request, step: str, planned: PlannedCase, client: socket.socket, trail: Trail, device: str = ""
+    ) -> None:
+        """Have a child do the step on `device`, or on one of the planned ones that is left."""
+        handed = replace(planned, devices=(device,)) if device else self.roster.left(planned)
+        if step in MEASURING and planned.devices and not handed.devices:
+            failure = self.roster.none_left(planned)
+            _answer(client, trail.told(_failed_step(request, planned, failure)))
+            return
         try:
             _warm_up(planned)
-            self._fork(request, step, planned, client)
+            self._fork(request, step, planned, client, trail, handed)
         except Exception as error:  # a full disk, no free descriptor, no memory to fork
             traceback.print_exc()
             _answer(client, _not_started(request, step, planned, error))
 
-    def _fork(self, request: Request, step: str, planned: PlannedCase, client: socket.socket) -> None:
+    def _fork(
+        self,
+        request: Request,
+        step: str,
+        planned: PlannedCase,
+        client: socket.socket,
+        trail: Trail,
+        handed: PlannedCase,
+    ) -> None:
         with contextlib.ExitStack() as undo:  # whatever is open when something fails is closed
-            output, writer_of_output = Output.open(Path(request.log), fresh=step == request.step)
+            output, writer_of_output = Output.open(Path(request.log), fresh=step == request.step and not trail.notes)
             undo.callback(output.close)
             undo.callback(os.close, writer_of_output)
             reader, writer = os.pipe()
@@ -134,13 +155,15 @@ class Server:
             own, pid = os.getpid(), os.fork()
             if pid == 0:
                 unused = (client.detach(), reader, output.pipe, output.log)
-                self._become_child(own, step, planned, writer_of_output, writer, unused)
+                self._become_child(own, step, handed, writer_of_output, writer, unused)
             undo.callback(_kill_group, pid)
             pidfd = os.pidfd_open(pid)
             undo.pop_all()
         os.close(writer)
         os.close(writer_of_output)
-        job = Job(request, step, planned, client, pid, pidfd, reader, output)
+        job = Job(request, step, planned, client, pid, pidfd, reader, output, trail)
+        if step == "probe":
+            job.device = handed.devices[0]
         self.jobs.add(job)
         self.selector.register(reader, selectors.EVENT_READ, lambda: self._read_pipe(job))
         self.selector.register(output.pipe, selectors.EVENT_READ, lambda: self._copy_output(job))
@@ -158,7 +181,7 @@ class Server:
             self._close_in_child()
             for descriptor in unused:
                 os.close(descriptor)
-            child.run(step, planned, output, pipe, ENVIRONMENT)
+            child.run(step, planned, output, pipe, ENVIRONMENT, set(planned.devices) - self.roster.used)
         except BaseException:
             traceback.print_exc()  # into the warm parent's log
         finally:
@@ -202,8 +225,11 @@ class Server:
             job.result = message
             return
         job.phase = message.text
-        counts = message.text in ("running", "finishing", "analysing")
-        job.deadline = time.monotonic() + job.planned.case.settings.timeout_s if counts else 0.0
+        job.device = roster.device_of(message.text) or job.device
+        if message.text == "running" and job.device:
+            self.roster.used.add(job.device)
+        limit = roster.limit_s(message.text, job.step, job.planned.case.settings.timeout_s)
+        job.deadline = time.monotonic() + limit if limit else 0.0
 
     def _stop_late_jobs(self) -> None:
         now = time.monotonic()
@@ -226,13 +252,30 @@ class Server:
         _kill_group(job.pid)  # what the golden started and left behind
         self._read_the_rest(job)
         _, wait_status = os.waitpid(job.pid, 0)
-        if job.result is not None and job.result.then and not job.timed_out:
+        if job.timed_out:
+            job.result = None
+        exit_code = os.waitstatus_to_exitcode(wait_status)
+        if (following := self._what_follows(job, exit_code)).step:
             self._forget(job)
-            self._start(job.request, job.result.then, job.planned, job.client)
+            self._start(job.request, following.step, job.planned, job.client, following.trail, following.device)
             return
-        answer = self._recorded(job, os.waitstatus_to_exitcode(wait_status))
+        job.trail = following.trail
+        answer = job.trail.told(self._recorded(job, exit_code))
         self._forget(job)
         _answer(job.client, answer)
+
+    def _what_follows(self, job: Job, exit_code: int) -> Following:
+        """What another child is to do for the same job; no step when the job has ended."""
+        result = job.result
+        if result is not None and result.status == Status.OK:
+            return Following(result.then, job.trail)
+        if not job.device:
+            return Following("", job.trail)
+        failure = _failure(job, exit_code)
+        following = self.roster.after_failure(job.request.step, job.device, job.phase, failure, job.trail)
+        if following.trail.notes != job.trail.notes:
+            job.output.say(following.trail.notes[-1])
+        return following
 
     def _read_the_rest(self, job: Job) -> None:
         """What the child wrote last. One read takes all that a pipe holds; who escaped from its group may write on."""
@@ -266,17 +309,20 @@ class Server:
             return Answer(Status.PROFILER_FAILED.exit_code, text)
 
     def _conclude(self, job: Job, exit_code: int) -> Answer:
-        result = job.result
-        if result is not None and result.status == Status.OK and not job.timed_out:
+        if job.step != "probe" and job.result is not None and job.result.status == Status.OK:
             failures.clear(job.planned)
             job.planned.link_latest()
             return Answer(0, "")
-        failure = _timeout(job) if job.timed_out else _died(job, exit_code) if result is None else _failed(result)
-        text = failures.write(job.planned, job.request.step, failure, Path(job.request.log))
-        if job.request.step == "peaks":  # reports go without them
-            peaks.write_problem(job.planned.target, job.planned.case.settings.device, failure.message)
-            return Answer(0, text)
-        return Answer(failure.status.exit_code, text)
+        return _failed_step(job.request, job.planned, job.trail.failure or _failure(job, exit_code))
+
+
+def _failed_step(request: Request, planned: PlannedCase, failure: CaseFailure) -> Answer:
+    """Remember why a step failed."""
+    text = failures.write(planned, request.step, failure, Path(request.log))
+    if request.step == "peaks":  # reports go without them
+        peaks.write_problem(planned.target, planned.device, failure.message)
+        return Answer(0, text)
+    return Answer(failure.status.exit_code, text)
 
 
 def _named(line: bytes) -> str:
@@ -310,8 +356,16 @@ def _answer(client: socket.socket, answer: Answer) -> None:
             pass  # the client has just gone
 
 
-def _failed(result: Message) -> CaseFailure:
-    return CaseFailure(Status(result.status), result.text, result.advice)
+def _failure(job: Job, exit_code: int) -> CaseFailure:
+    """Why a job's child did not end well."""
+    if job.result is None and roster.device_of(job.phase):
+        how = f"within {roster.OPENING_LIMIT_S:g} s" if job.timed_out else f"(its process ended with code {exit_code})"
+        return CaseFailure(Status.DEVICE_UNAVAILABLE, f"{job.device} could not be opened {how}.")
+    if job.timed_out:
+        return _timeout(job)
+    if job.result is None:
+        return _died(job, exit_code)
+    return CaseFailure(Status(job.result.status), job.result.text, job.result.advice)
 
 
 def _timeout(job: Job) -> CaseFailure:
@@ -387,7 +441,8 @@ def _warm_up(planned: PlannedCase) -> None:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
             torch.ones(1) + 1
         _warmed.add("profiler")
-    identity.resolve(planned.case.settings.device)  # each child asks again for this, and for the digest
+    for name in (planned.case.settings.device, *planned.devices):  # each child asks again for these, and for the digest
+        identity.resolve(name)
     if planned.case.golden:
         key.case_digest(planned.case, Path(planned.case.golden), plan.roots())
     if kind == "cpu" and planned.case.settings.cache == "cold":

@@ -154,7 +154,7 @@ static void describe_capture(const aclprofConfig *config, uint64_t begin_ns) {
 }
 
 aclError aclprofStart(const aclprofConfig *config) {
-    if (fault("capture_fails")) return fail(ACL_ERROR_PROFILING_FAILURE, "the stand-in was told to fail the capture");
+    if (fault_on("capture_fails", (int)config->devices[0])) return fail(ACL_ERROR_PROFILING_FAILURE, "the stand-in was told to fail the capture");
     pthread_mutex_lock(&stand_in_lock);
     uint64_t begin_ns = now_ns() / 1000 * 1000; /* whole us: the start is handed on in us */
     name_prof_path(begin_ns);

@@ -49,7 +49,7 @@ int64_t epoch_offset_ns(void) {
 uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC_RAW) + (uint64_t)epoch_offset_ns(); }
 
 void wait_until(uint64_t epoch_ns) {
-    if (fault("sync_hangs"))
+    if (fault_on("sync_hangs", physical_device(current_device())))
         for (;;) pause();
     for (uint64_t now = now_ns(); now < epoch_ns; now = now_ns()) {
         uint64_t left = epoch_ns - now;
@@ -71,6 +71,11 @@ const char *fault(const char *name) {
         return value;
     }
     return NULL;
+}
+
+int fault_on(const char *name, int device) {
+    const char *value = fault(name);
+    return value && (!*value || atoi(value) == device);
 }
 
 aclError fail(aclError code, const char *format, ...) {
@@ -188,7 +193,7 @@ aclError aclrtGetDeviceCount(uint32_t *count) {
 aclError aclrtSetDevice(int32_t device) {
     if (device < 0 || device >= device_count())
         return fail(107001, "EE1001: device id %d is not in [0, %d)", device, device_count());
-    if (fault("device_busy")) return fail(507033, "EE1002: device %d is used by another process", device);
+    if (fault_on("device_busy", physical_device(device))) return fail(507033, "EE1002: device %d is used by another process", device);
     if (thread_device != device) journal_call("aclrtSetDevice", "\"device\":%d", device);
     thread_device = device;
     return ACL_SUCCESS;

@@ -43,6 +43,7 @@ void finish_task(Task *task, const char *detail); /* write it to the journal and
 void capture_task(const Task *task, const char *json_line);
 
 const char *fault(const char *name); /* its value ("" without one), or NULL when it is not asked for */
+int fault_on(const char *name, int device); /* whether it is asked for on this physical device, or on all */
 aclError fail(aclError code, const char *format, ...);
 void journal(const char *json_line);
 void journal_call(const char *name, const char *format, ...);

@@ -1,0 +1,61 @@
+"""Handing a job one free device of those that it may run on, and keeping other work off the CPU while it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from scripts import key, locks
+from scripts.devices import identity, usage, visible
+from scripts.devices.identity import DeviceIdentity
+from scripts.errors import CaseFailure
+from scripts.status import Status
+
+Phase = Callable[[str], None]  # told "waiting", "opening DEVICE", "running", "finishing" and "analysing"
+OPENING = "opening"
+ADVICE = "`goldenprof doctor` says what is there and what is missing."
+
+
+@contextmanager
+def device_for(
+    setting: str, among: Sequence[str], phase: Phase, unchecked: Collection[str] = ()
+) -> Iterator[DeviceIdentity]:
+    """Hold a device for one measurement: a free one of `among`, which it alone sees then, or what `setting` means.
+
+    `phase` is told "waiting" while none is free, and then that one is opened; the caller says when it runs. A device
+    whose name is in `unchecked` is first asked whether it is busy with the work of others. Raises
+    CaseFailure(DEVICE_UNAVAILABLE) when the device is not there or busy.
+    """
+    found = [identity.resolve(name) for name in among or (setting,)]
+    if not (there := [device for device in found if not device.problem]):
+        raise CaseFailure(Status.DEVICE_UNAVAILABLE, " ".join(dict.fromkeys(one.problem for one in found)), ADVICE)
+    by_lock = {device.lock: device for device in there}
+    with locks.hold_one(list(by_lock), waiting=lambda: phase("waiting")) as lock:
+        device = by_lock[lock]
+        phase(f"{OPENING} {device.name}" if among else "running")
+        if device.name in unchecked and (trouble := usage.busy(device)):
+            raise CaseFailure(Status.DEVICE_UNAVAILABLE, trouble, "Wait for it, or leave the device out of `devices`.")
+        if among or device.cores:
+            visible.show_only(device)
+        yield device
+
+
+@contextmanager
+def beside_measuring(name: str, devices: Sequence[str]) -> Iterator[None]:
+    """Heavy work for a case, in the key folder `name`, that must not run where the CPU measures; others are apart.
+
+    Where the CPU is split, `devices` are the parts: the work is done on cores outside of them, or on a part that does
+    not measure meanwhile.
+    """
+    if key.kind_of(name) != "cpu":
+        yield
+        return
+    parts = [part.cores for part in map(identity.resolve, devices) if part.cores]
+    if not parts:
+        with locks.hold("cpu", shared=True):
+            yield
+        return
+    spare = identity.runs(identity.usable_cores().difference(*parts))
+    places = {f"cpu:{cores[0]}-{cores[-1]}": cores for cores in (*spare, *parts)}
+    with locks.hold_one(list(places), shared=True) as place, visible.on_cores(places[place]):
+        yield

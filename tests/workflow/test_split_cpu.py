@@ -1,0 +1,137 @@
+"""The CPU as two devices: each case is measured on the cores of one of them, and the key says how many they are."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from scripts import artifacts
+from scripts.artifacts import ProfileRecord
+from tests.workflow.conftest import Project
+
+CORES = sorted(os.sched_getaffinity(0))
+FIRST, SECOND, WHOLE = f"cpu:{CORES[0]}", f"cpu:{CORES[-1]}", f"cpu:{CORES[0]}-{CORES[-1]}"
+FREE = tuple(f"c{k}" for k in range(6))
+CASES = f"""
+devices: [{FIRST}, {SECOND}]
+defaults: {{warmup: 1, iterations: 3, noise_mib: 8}}
+operators:
+  where_golden:
+    golden: golden/where_golden.py
+    mode: A
+    cases:
+      pinned: {{device: "{SECOND}", inputs: {{x: {{shape: [64], dtype: float32}}}}}}
+      whole: {{device: "{WHOLE}", inputs: {{x: {{shape: [65], dtype: float32}}}}}}
+"""
+CASES += "".join(
+    f"      {name}: {{inputs: {{x: {{shape: [{100 + k}], dtype: float32}}}}}}\n" for k, name in enumerate(FREE)
+)
+# It says where it runs, with how many threads, and when, on the clock that all processes share.
+GOLDEN = """
+    import os
+    import time
+
+    import torch
+
+    def where_golden(x):
+        time.sleep(0.05)
+        print("ran on", sorted(os.sched_getaffinity(0)), torch.get_num_threads(), time.monotonic(), flush=True)
+        return x + 1
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Where and when a case was measured."""
+
+    cores: list[int]
+    threads: int
+    begin: float
+    end: float
+
+    def overlaps(self, other: Ran) -> bool:
+        return self.begin < other.end and other.begin < self.end
+
+
+@pytest.fixture(scope="module")
+def project(shared_project: object) -> Project:
+    if len(CORES) < 2 or CORES[-1] - CORES[0] != len(CORES) - 1:
+        pytest.skip(f"cores in a row are needed to split the CPU, two at least; this process may use {CORES}")
+    made = shared_project("split")
+    made.golden("where_golden", GOLDEN)
+    made.cases(CASES)
+    made.first = made.run("-j8", *(f"reports/where_golden/{name}.md" for name in (*FREE, "pinned", "whole")))
+    assert made.first.code == 0, made.first.output
+    return made
+
+
+def ran(project: Project, name: str) -> Ran:
+    log = (project.folder(f"where_golden/{name}") / "profile.log").read_text()
+    told = re.findall(r"ran on \[([\d, ]+)\] (\d+) ([\d.]+)", log)
+    assert told, log
+    (cores,), (threads,) = {one[0] for one in told}, {int(one[1]) for one in told[1:]}
+    return Ran([int(core) for core in cores.split(",")], threads, float(told[0][2]), float(told[-1][2]))
+
+
+def record(project: Project, name: str) -> ProfileRecord:
+    return artifacts.read(project.folder(f"where_golden/{name}") / "profile.json", ProfileRecord)
+
+
+def test_a_case_runs_on_the_cores_of_one_device_with_as_many_threads(project: Project) -> None:
+    for name in FREE:
+        found, device = ran(project, name), record(project, name).device
+        assert device.name in (FIRST, SECOND)
+        assert [f"cpu:{core}" for core in found.cores] == [device.name]
+        assert (device.physical_id, found.threads) == (device.name.removeprefix("cpu:"), 1)
+        assert device.model.endswith(" × 1")
+        assert record(project, name).environment["threads"] == "1"
+
+
+def test_both_devices_measure_at_once_and_neither_measures_two_cases_at_once(project: Project) -> None:
+    found = {name: ran(project, name) for name in (*FREE, "pinned", "whole")}
+    together = [(a, b) for a, b in itertools.combinations(found.values(), 2) if a.overlaps(b)]
+    assert together, found
+    assert [pair for pair in together if not set(pair[0].cores).isdisjoint(pair[1].cores)] == []
+
+
+def test_a_pinned_case_runs_where_it_is_pinned(project: Project) -> None:
+    assert record(project, "pinned").device.name == SECOND
+    assert ran(project, "whole").cores == CORES
+    assert record(project, "whole").device.model.endswith(f" × {len(CORES)}")
+
+
+def test_equal_parts_share_a_key_and_the_whole_has_another(project: Project) -> None:
+    environments = {name: record(project, name).key.rpartition("-")[2] for name in (*FREE, "pinned", "whole")}
+    assert len({environments[name] for name in (*FREE, "pinned")}) == 1
+    assert environments["whole"] != environments["c0"]
+
+
+def test_the_number_of_profile_jobs_follows_the_list_unless_it_is_given(project: Project) -> None:
+    assert "Provided resources: device=3" in project.first.output  # the two, and the one that a case is pinned to
+    told = project.run("-n", "--resources", "device=2", "--", "reports/where_golden/c0.md")
+    assert told.nothing_to_do, told.output
+    forced = ("--forcerun", "profile", "--config", f"devices={FIRST}", "--", "reports/where_golden/c0.md")
+    alone = project.run("-j8", *forced)
+    assert "Provided resources: device=2" in alone.output, alone.output
+    assert record(project, "c0").device.name == FIRST
+
+
+def test_a_part_that_is_not_here_is_taken_out_and_the_other_measures(project: Project) -> None:
+    forced = ("--forcerun", "profile", "--config", f"devices={FIRST},cpu:4000", "--", "reports/where_golden/c1.md")
+    run = project.run("-j8", *forced)
+    assert run.code == 0, run.output
+    assert "cpu:4000 is taken out of this run: Cores 4000 cannot be used" in run.output
+    assert record(project, "c1").device.name == FIRST
+
+
+def test_no_device_at_all_is_one_clear_failure(project: Project) -> None:
+    asked = ("--config", "devices=cpu:4000,cpu:4001", "iterations=2", "--", "reports/where_golden/c2.md")
+    run = project.run("-j8", *asked)
+    assert run.code == 1
+    assert "device_unavailable" in run.output
+    assert "Cores 4000 cannot be used" in run.output
+    assert "Cores 4001 cannot be used" in run.output
