@@ -138,3 +138,59 @@ def test_a_symlink_in_place_of_a_lock_is_not_followed(folder: Path, tmp_path: Pa
     with pytest.raises(OSError), locks.hold("npu:0"):
         pass
     assert not (tmp_path / "target").exists()
+
+
+def taken(name: str) -> bool:
+    """Whether another process cannot have the lock now."""
+    code = f"import sys; from scripts import locks\nwith locks.hold({name!r}, waiting=lambda: sys.exit(3)): pass"
+    return subprocess.run([sys.executable, "-c", code]).returncode == 3
+
+
+def test_parts_of_the_cpu_exclude_those_that_they_overlap_and_the_whole() -> None:
+    with locks.hold("cpu:2-3"):
+        found = {name: taken(name) for name in ("cpu:0-1", "cpu:4-4", "cpu:3-5", "cpu:0-7", "cpu")}
+    assert found == {"cpu:0-1": False, "cpu:4-4": False, "cpu:3-5": True, "cpu:0-7": True, "cpu": True}
+    with locks.hold("cpu"):
+        assert taken("cpu:90-99")
+
+
+def test_of_several_locks_the_first_free_one_is_held_and_the_others_are_not() -> None:
+    with locks.hold("npu:0"), locks.hold_one(["npu:0", "npu:1", "npu:2"]) as name:
+        assert name == "npu:1"
+        assert {name: taken(name) for name in ("npu:1", "npu:2")} == {"npu:1": True, "npu:2": False}
+    assert not taken("npu:1")
+
+
+def test_who_waits_for_one_of_several_gets_whichever_is_free_first() -> None:
+    first, waited = holder(), []
+    try:
+        assert first.stdout.readline() == "held\n"
+        with locks.hold("npu:1"):
+            threading.Timer(0.3, lambda: first.stdin.close()).start()
+            with locks.hold_one(["npu:1", "npu:0"], waiting=lambda: waited.append(1)) as name:
+                assert name == "npu:0"
+        assert waited == [1]
+    finally:
+        first.kill()
+        first.wait()
+
+
+def test_who_waits_for_one_of_several_is_not_overtaken_by_ever_new_sharers() -> None:
+    over = threading.Event()
+
+    def share(name: str, delay_s: float) -> None:
+        time.sleep(delay_s)
+        while not over.is_set():
+            with locks.hold(name, shared=True):
+                time.sleep(0.05)
+
+    sharers = [threading.Thread(target=share, args=(f"cpu:{k % 2}-{k % 2}", k * 0.01), daemon=True) for k in range(8)]
+    for sharer in sharers:
+        sharer.start()
+    time.sleep(0.2)
+    code = "from scripts import locks\nwith locks.hold_one(['cpu:0-0', 'cpu:1-1']) as name: print(name)"
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    over.set()
+    for sharer in sharers:
+        sharer.join()
+    assert alone.stdout.startswith("cpu:")

@@ -53,7 +53,15 @@ class Output:
         self._write(f"[goldenprof] {text}\n".encode())
 
     def close(self) -> None:
-        """Close both."""
+        """Close both. The lock goes first: a child that was just forked for another job still has the log open."""
+        try:
+            fcntl.flock(self.log, fcntl.LOCK_UN)
+        except OSError:
+            pass  # a file system without locks
+        self.drop()
+
+    def drop(self) -> None:
+        """Close both in a forked child, which has no say in the lock."""
         os.close(self.pipe)
         os.close(self.log)
 

@@ -49,10 +49,14 @@ class Roster:
 
     out: dict[str, str] = field(default_factory=dict)  # why, by name
     used: set[str] = field(default_factory=set)  # those that have opened
+    turns: int = 0
 
     def left(self, planned: PlannedCase) -> PlannedCase:
-        """`planned` with the devices that are left for it."""
-        return replace(planned, devices=tuple(name for name in planned.devices if name not in self.out))
+        """`planned` with the devices that are left for it, each time another one first: all are to be used alike."""
+        names = [name for name in planned.devices if name not in self.out]
+        self.turns += 1
+        first = self.turns % len(names) if names else 0
+        return replace(planned, devices=(*names[first:], *names[:first]))
 
     def none_left(self, planned: PlannedCase) -> CaseFailure:
         """For a case whose devices are all taken out."""

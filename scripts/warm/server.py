@@ -124,8 +124,8 @@ class Server:
         self, request: Request, step: str, planned: PlannedCase, client: socket.socket, trail: Trail, device: str = ""
     ) -> None:
         """Have a child do the step on `device`, or on one of the planned ones that is left."""
-        handed = replace(planned, devices=(device,)) if device else self.roster.left(planned)
-        if step in MEASURING and planned.devices and not handed.devices:
+        handed = replace(planned, devices=(device,)) if device else planned
+        if step in MEASURING and planned.devices and not (handed := self.roster.left(planned)).devices:
             failure = self.roster.none_left(planned)
             _answer(client, trail.told(_failed_step(request, planned, failure)))
             return
@@ -196,7 +196,7 @@ class Server:
             os.close(job.pidfd)
             if job.pipe >= 0:
                 os.close(job.pipe)
-            job.output.close()
+            job.output.drop()
 
     def _copy_output(self, job: Job) -> None:
         if not job.output.copy():

@@ -11,7 +11,7 @@ import pytest
 
 from scripts import artifacts
 from scripts.artifacts import ProfileRecord
-from tests.workflow.conftest import Project
+from tests.workflow.conftest import Project, Run
 
 CORES = sorted(os.sched_getaffinity(0))
 FIRST, SECOND, WHOLE = f"cpu:{CORES[0]}", f"cpu:{CORES[-1]}", f"cpu:{CORES[0]}-{CORES[-1]}"
@@ -110,14 +110,20 @@ def test_equal_parts_share_a_key_and_the_whole_has_another(project: Project) -> 
     assert environments["whole"] != environments["c0"]
 
 
+def jobs_at_a_time(run: Run) -> int:
+    (found,) = re.findall(r"^Provided resources: .*\bdevice=\D*(\d+)", run.output, re.MULTILINE)
+    return int(found)
+
+
 def test_the_number_of_profile_jobs_follows_the_list_unless_it_is_given(project: Project) -> None:
-    assert "Provided resources: device=3" in project.first.output  # the two, and the one that a case is pinned to
-    told = project.run("-n", "--resources", "device=2", "--", "reports/where_golden/c0.md")
-    assert told.nothing_to_do, told.output
-    forced = ("--forcerun", "profile", "--config", f"devices={FIRST}", "--", "reports/where_golden/c0.md")
-    alone = project.run("-j8", *forced)
-    assert "Provided resources: device=2" in alone.output, alone.output
-    assert record(project, "c0").device.name == FIRST
+    assert jobs_at_a_time(project.first) == 3  # the two, and the cores that a case is pinned to
+    forced = ("-j8", "--forcerun", "report")
+    for options, jobs in (((), 3), (("--resources", "device=2"), 2), (("--resources", "mem_mb=9999"), 3)):
+        told = project.run(*forced, *options, "--", "reports/where_golden/c0.md")
+        assert told.code == 0, told.output
+        assert jobs_at_a_time(told) == jobs
+    one = project.run(*forced, "--config", f"device={FIRST}", "--", "reports/where_golden/c0.md")
+    assert jobs_at_a_time(one) == 1
 
 
 def test_a_part_that_is_not_here_is_taken_out_and_the_other_measures(project: Project) -> None:
