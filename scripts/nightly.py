@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,17 @@ def main(options: argparse.Namespace) -> int:
 
     with locks.hold(f"nightly {Path.cwd()}", waiting=occupied):
         _unlock(options.snakemake)
-        record = _measure_all(options)
+        workflow = _Workflow(options)
+        record = _measure_all(workflow)
+        if record is None and workflow.stopped:
+            print("The night was interrupted before it began.", file=sys.stderr)
+            return Outcome.INTERRUPTED.exit_code
         if record is None:
             print("The night could not be run: see above.", file=sys.stderr)
             return COULD_NOT_RUN
-        if record.to_measure_again and not options.once:
+        if record.to_measure_again and not options.once and not workflow.stopped:
             config = [item for item in options.config if not item.startswith(f"{RUN_KEY}=")]
-            _snakemake(options, "nightly_again", [*config, f"{RUN_KEY}={record.run_id}"])
+            workflow.run("nightly_again", [*config, f"{RUN_KEY}={record.run_id}"])
             record = _record() or record
         if options.keep:
             prune(options.keep)
@@ -75,11 +80,38 @@ def prune(keep: int) -> list[Path]:
     return gone
 
 
-def _measure_all(options: argparse.Namespace) -> VerdictsRecord | None:
+@dataclass
+class _Workflow:
+    """Runs of Snakemake; a signal that would end this process ends them, and is remembered."""
+
+    options: argparse.Namespace
+    stopped: bool = False
+
+    def run(self, target: str, config: Sequence[str]) -> bool:
+        """Run up to `target`; True when it ended well."""
+        arguments = [f"-j{self.options.jobs}", *self.options.snakemake, *(["--config", *config] if config else [])]
+        child = subprocess.Popen([sys.executable, "-m", "snakemake", target, *arguments])
+
+        def stop(*_: object) -> None:
+            self.stopped = True
+            child.terminate()
+
+        before = signal.signal(signal.SIGTERM, stop)
+        try:
+            child.wait()
+        except KeyboardInterrupt:  # the terminal has sent it to both
+            self.stopped = True
+            child.wait()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        return child.returncode == 0
+
+
+def _measure_all(workflow: _Workflow) -> VerdictsRecord | None:
     """The night's first measurements. Snakemake may end well without what follows a step that it did again."""
     CURRENT.unlink(missing_ok=True)
     for _attempt in range(ATTEMPTS):
-        ended_well = _snakemake(options, "nightly", options.config)
+        ended_well = workflow.run("nightly", workflow.options.config)
         record = _record()
         if record is None or record.outcome is not Outcome.INTERRUPTED or not ended_well:
             break
@@ -90,20 +122,6 @@ def _record() -> VerdictsRecord | None:
     """What the night that Snakemake has just run came to; None when it did not get that far."""
     path = FOLDER / CURRENT.read_text().strip() / "verdicts.json" if CURRENT.exists() else None
     return artifacts.read(path, VerdictsRecord) if path and path.exists() else None
-
-
-def _snakemake(options: argparse.Namespace, target: str, config: Sequence[str]) -> bool:
-    """One run of the workflow, True when it ended well; a signal that ends this process ends it first."""
-    arguments = [f"-j{options.jobs}", *options.snakemake, *(["--config", *config] if config else [])]
-    child = subprocess.Popen([sys.executable, "-m", "snakemake", target, *arguments])
-    before = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    try:
-        child.wait()
-    except KeyboardInterrupt:  # the terminal has sent it to both
-        child.wait()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return child.returncode == 0
 
 
 def _unlock(arguments: Sequence[str]) -> None:

@@ -5,7 +5,9 @@ Torch is never imported here: these functions run inside the Snakemake process.
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,7 @@ def saved(stale: Staleness, root: str = CACHE) -> str:
 def start(stale: Staleness) -> None:
     """Before the first job of a run that is no dry run."""
     _lift_rate_limit(stale.workflow.scheduler)
+    be_stoppable()
     client.hang_up_on_signals()
     for sentence in stale.plan.left_out():
         print(sentence, file=sys.stderr, flush=True)
@@ -56,6 +59,13 @@ def _lift_rate_limit(scheduler: Any) -> None:
     limiter = getattr(scheduler, "job_rate_limiter", None)
     if limiter is not None and limiter.max_jobs >= NO_LIMIT:
         scheduler.job_rate_limiter = None
+
+
+def be_stoppable() -> None:
+    """Have Snakemake's handler of SIGTERM run in a thread: it takes a lock that the interrupted code may hold."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler):
+        signal.signal(signal.SIGTERM, lambda *got: threading.Thread(target=handler, args=got, daemon=True).start())
 
 
 def finish(stale: Staleness, failed: bool) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import artifacts, history, nightly
+from scripts import artifacts, history, nightly, workflow_steps
 from scripts.history import History
 from scripts.night import Night, Outcome, VerdictsRecord, choose
 from scripts.plan import Plan, PlannedCase
@@ -157,8 +160,6 @@ def test_any_other_night_begins_anew(change: str, project: Path, monkeypatch: py
 
 
 def test_a_night_goes_on_in_another_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
     begun(NOW - timedelta(hours=3))
     for zone in ("Asia/Shanghai", "America/New_York"):
         monkeypatch.setenv("TZ", zone)
@@ -206,6 +207,24 @@ def test_second_measurements_that_are_cut_short_interrupt_a_night_and_are_gone_o
     record = last.conclude()
     assert (record.outcome, record.to_measure_again) == (Outcome.REGRESSIONS, [])
     assert words(record) == {ONE: Verdict.REGRESSION, TWO: Verdict.SUSPICIOUS}
+
+
+def test_a_stop_does_not_wait_for_a_lock_that_the_stopped_code_holds() -> None:
+    """Snakemake's scheduler takes its lock in its handler of SIGTERM, too."""
+    lock, got = threading.Lock(), []
+    before = signal.signal(signal.SIGTERM, lambda *_: got.append(lock.acquire(timeout=10)))
+    try:
+        workflow_steps.be_stoppable()
+        with lock:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+            assert got == []
+        deadline = time.monotonic() + 10
+        while not got and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert got == [True]
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # ---------------------------------------------------------------- what is kept

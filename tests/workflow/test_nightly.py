@@ -209,7 +209,7 @@ def test_a_night_that_cannot_begin_has_an_exit_code_of_its_own(project: Project)
     assert not (project.path / "history").exists()
 
 
-def test_a_killed_night_goes_on_under_its_own_id(project: Project) -> None:
+def test_a_night_that_was_killed_and_stopped_goes_on_under_its_own_id(project: Project) -> None:
     project.golden("slow_golden", "import time\n\n\ndef slow_golden(x):\n    time.sleep(0.4)\n    return x + 1\n")
     slow = """
       slow_golden:
@@ -224,6 +224,16 @@ def test_a_killed_night_goes_on_under_its_own_id(project: Project) -> None:
     os.killpg(started.pid, signal.SIGKILL)
     started.communicate()
     assert not (project.path / "history").exists()
+    current = project.path / ".snakemake/goldenprof/night"
+    current.unlink()
+    started = begin(project)
+    wait_for(lambda: [current] * current.exists(), 1)
+    os.killpg(started.pid, signal.SIGTERM)
+    output, _ = started.communicate(timeout=60)
+    assert started.returncode == 5, output
+    assert output.rstrip().endswith("interrupted.")
+    assert {row.status for row in recorded(project)} == {"ok", "not_run"}
+    assert project.processes_after_a_moment() == []
     done = night(project)
     assert done.code == 0, done.output
     (folder,) = nights(project)
