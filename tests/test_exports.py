@@ -50,7 +50,9 @@ def test_summary_json_keeps_its_schema_and_the_exact_digits() -> None:
 
 def test_junit_counts_failures_skips_and_regressions() -> None:
     root = ET.fromstring(exports.to_junit(ROWS, JUDGED))
-    assert (root.get("tests"), root.get("failures")) == ("5", "2")
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "2", "0")
+    wanted = {"name", "tests", "failures", "errors"}  # of every suite, by the schema of Jenkins' xUnit plugin
+    assert all(wanted <= set(suite.keys()) for suite in root.iter("testsuite"))
     failures = {f"{case.get('classname')}/{case.get('name')}": case.find("failure") for case in root.iter("testcase")}
     kinds = {case: failure.get("type") for case, failure in failures.items() if failure is not None}
     assert kinds == {FAILED.id: "golden_failed", SLOWER.id: "regression"}

@@ -176,8 +176,8 @@ function details(c) {
     h("dl", {}, facts.filter((f) => f[1]).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     (c.warnings || []).map((text) => h("p", { class: "note" }, text)),
     h("div", { class: "grid" }, c.ops ? h("div", {}, h("h3", {}, "Op types"), opChart(c)) : null, c.iterations ? h("div", {}, h("h3", {}, "Iterations"), iterationChart(c)) : null,
-      c.roof ? h("div", {}, h("h3", {}, "Roofline"), roofChart(...c.roof)) : null),
-    c.history ? [h("h3", {}, "History"), historyChart(c)] : null,
+      c.roof ? h("div", {}, h("h3", {}, "Roofline"), roofChart(...c.roof)) : null,
+      c.history ? h("div", {}, h("h3", {}, "History"), historyChart(c)) : null),
     h("ul", { class: "links" }, links(c).map(([label, target]) => h("li", {}, h("a", { href: target }, label)))),
     commands(c).map(([label, text]) => command(label, text)));
 }
@@ -204,19 +204,19 @@ const short = (text, most) => (text.length <= most ? text : `${text.slice(0, mos
 const titled = (node, text) => { node.append(s("title", {}, text)); return node; };
 /** Charts are drawn for the width there is, so that their text keeps its size. */
 const narrow = () => innerWidth < 736;
-const width = () => (narrow() ? 330 : 640);
+const width = () => (narrow() ? 330 : innerWidth >= 880 && innerWidth < 1100 ? 430 : 640); // between, two columns are tight
 const chart = (height, label, ...children) => s("svg", { viewBox: `0 0 ${width()} ${height}`, role: "img", "aria-label": label }, ...children);
 
 function opChart(c) {
-  const most = 12, left = narrow() ? 128 : 230, longest = width() - left - 110;
+  const most = 12, left = Math.round(width() * 0.37), letters = Math.round(left / 6.9), longest = width() - left - 110;
   const ops = [...c.ops].sort((a, b) => b[2] - a[2]);
   const rest = ops.slice(most);
-  const rows = ops.slice(0, most).map(([op, n, us]) => [`${DATA.ops[op]} × ${n}`, us, ""]);
+  const rows = ops.slice(0, most).map(([op, n, us]) => [`${n} × ${DATA.ops[op]}`, us, ""]);
   if (rest.length) rows.push([`${rest.length} more op types`, rest.reduce((sum, o) => sum + o[2], 0), " rest"]);
   const total = ops.reduce((sum, o) => sum + o[2], 0);
   const top = Math.max(...rows.map((r) => r[1]));
   return chart(rows.length * 22 + 2, `Time by op type, ${time(total)} in all`, rows.map(([name, us, kind], i) => titled(s("g", {},
-    s("text", { x: 0, y: i * 22 + 15, class: "strong" }, short(name, narrow() ? 20 : 36)),
+    s("text", { x: 0, y: i * 22 + 15, class: "strong" }, short(name, letters)),
     s("rect", { class: `bar${kind}`, x: left, y: i * 22 + 3, height: 16, width: Math.max(1, (longest * us) / top) }),
     s("text", { x: left + 6 + (longest * us) / top, y: i * 22 + 15 }, `${time(us)}, ${percent(us / total)}`)), `${name}: ${us} µs`)));
 }
