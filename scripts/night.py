@@ -20,7 +20,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from scripts import accepted, artifacts, closing, exports, history_rows, names, night_lock, outcomes, summary
+from scripts import (
+    accepted,
+    artifacts,
+    closing,
+    exports,
+    history_rows,
+    names,
+    night_lock,
+    outcomes,
+    summary,
+    unfinished_nights,
+)
 from scripts import history as history_module
 from scripts.accepted import AcceptedChange
 from scripts.errors import ArtifactError, ConfigError
@@ -132,6 +143,7 @@ class Night:
         """Write the lock file; a night that goes on keeps its own, and is not over any more."""
         (self.folder / "verdicts.json").unlink(missing_ok=True)
         if not (self.folder / "lock.json").exists():
+            unfinished_nights.record(FOLDER, self.plan)
             night_lock.write(self.folder, self.run.run_id, self.run.started_at, self.run.host, self.first)
         artifacts.write_bytes(CURRENT, self.run.run_id.encode())
 
@@ -173,12 +185,7 @@ def _new(run_id: str, now: datetime) -> RunFacts:
 def _begun(run_id: str) -> RunFacts | None:
     """A night that has begun, from its lock file."""
     path = FOLDER / run_id / "lock.json"
-    return _facts(artifacts.read(path, LockRecord)) if path.exists() else None
-
-
-def _facts(lock: LockRecord) -> RunFacts:
-    started = datetime.fromisoformat(lock.started_at)
-    return RunFacts(lock.run_id, started, lock.host, lock.project.commit, lock.project.dirty)
+    return unfinished_nights.facts(artifacts.read(path, LockRecord)) if path.exists() else None
 
 
 def _cut_short(plan: Plan, now: datetime) -> RunFacts | None:
@@ -196,7 +203,7 @@ def _goes_on(folder: Path, plan: Plan, now: datetime) -> RunFacts | None:
         lock = artifacts.read(folder / "lock.json", LockRecord)
     except ArtifactError:
         return None  # of another version of this project
-    facts = _facts(lock)
+    facts = unfinished_nights.facts(lock)
     same = lock.plan == night_lock.plan_digest(plan.rooted(f"{folder.as_posix()}/first"))
     return facts if same and facts.host == platform.node() and now - facts.started_at <= RESUME_WITHIN else None
 

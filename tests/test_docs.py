@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from scripts import cli, key, result_identity
+from scripts.history import HistoryRow
+from scripts.night import Outcome
+from scripts.outcomes import NOT_RUN, UNREADABLE
+from scripts.status import Status
+from scripts.summary import SummaryRow
+from scripts.verdicts import Judgement, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -108,6 +116,31 @@ def test_the_facets_of_identity_are_those_of_the_code() -> None:
     assert [named(row[0])[0] for row in rows] == list(result_identity.FACETS)
     told = zip(rows, result_identity.FACETS.values(), strict=True)
     assert [words for row, words in told if not row[1].startswith(words)] == []
+
+
+def test_the_columns_of_the_history_are_those_of_the_code() -> None:
+    told = [name for row in table(text("history.md"), "| column |") for name in named(row[0])]
+    assert sorted(told) == sorted(field.name for field in fields(HistoryRow))
+
+
+def test_the_schema_of_the_summary_is_that_of_the_code() -> None:
+    told = json.loads(text("summary.schema.json"))["$defs"]
+    assert list(told["case"]["properties"].keys() ^ {field.name for field in fields(SummaryRow)}) == ["verdict"]
+    assert told["verdict"]["properties"].keys() ^ {field.name for field in fields(Judgement)} == {"word", "verdict"}
+    assert told["verdict"]["properties"]["word"]["enum"] == list(Verdict)
+    statuses = told["case"]["properties"]["status"]["description"]
+    assert [status for status in (*Status, NOT_RUN, UNREADABLE) if status not in statuses] == []
+
+
+def test_the_exit_codes_of_a_night_are_those_of_the_code() -> None:
+    told = {int(row[0]): row[1] for row in table(text("nightly.md"), "| exit code |")}
+    assert told.pop(1).startswith("the night could not be run")
+    assert [(code, words) for code, words in told.items() if not words.startswith(_outcome_of(code))] == []
+    assert sorted(told) == sorted(outcome.exit_code for outcome in Outcome)
+
+
+def _outcome_of(code: int) -> str:
+    return next(str(outcome) for outcome in Outcome if outcome.exit_code == code)
 
 
 def test_the_facts_that_stale_on_takes_are_those_of_the_code() -> None:

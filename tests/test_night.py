@@ -169,6 +169,19 @@ def test_a_night_goes_on_in_another_time_zone(monkeypatch: pytest.MonkeyPatch) -
     time.tzset()
 
 
+def test_what_a_killed_night_measured_is_in_the_history_when_the_next_begins(project: Path) -> None:
+    killed = begun(NOW - timedelta(hours=20))
+    measured(killed.first.by_id[ONE], "100")
+    (project / "config/cases.yaml").write_text(
+        CASES.replace("small_golden:", "other_golden:\n    function: small_golden")
+    )
+    following = begun()
+    rows = {row.case_id: row for row in History().rows(History().runs())}
+    assert {row.run_id for row in rows.values()} == {killed.run.run_id} != {following.run.run_id}
+    assert (rows[ONE].status, rows[ONE].e2e_us, rows[ONE].interrupted) == ("ok", 100.0, True)
+    assert (rows[TWO].status, rows[TWO].run_started_at) == ("not_run", killed.run.started_at)
+
+
 # ---------------------------------------------------------------- what it comes to
 
 
