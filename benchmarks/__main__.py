@@ -18,7 +18,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import device, single, sweep
+from benchmarks import device, scaling, single, sweep
 from benchmarks.lines import Line
 from benchmarks.sweep import Scale
 from scripts.devices.identity import survey
@@ -83,6 +83,7 @@ PARTS: dict[str, Callable[[Sizes, bool, list[Scale]], Iterable[Line]]] = {
     "device": lambda sizes, slow, _: device.locked_share(sizes.product, slow),
     "profiled": lambda sizes, slow, _: sweep.profiled(sizes.trivial, slow),
     "dag": _dag,
+    "scaling": lambda sizes, slow, _: scaling.lines(sizes is QUICK, slow),
     "noise": lambda sizes, slow, _: () if slow else device.noise(sizes.noisy),
 }
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts import artifacts, locks
-from scripts.devices import ascend, identity
+from scripts.devices import ascend, identity, pool, usage
+from scripts.devices.pool import Pool
 from scripts.errors import ConfigError
 from scripts.findings import Finding, Level, ok, problem, warning
 from scripts.formatting import plural
@@ -35,7 +36,11 @@ OTHERS_MAY_WRITE = 0o022
 def add_parser(subparsers: Any, summary: str) -> None:
     """The options of `goldenprof doctor`."""
     parser = subparsers.add_parser("doctor", help=summary, description=__doc__)
-    parser.add_argument("--device", default="auto", help="profile the small operator here (default: %(default)s)")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="profile the small operator here: a device, several with commas, or `all` (default: %(default)s)",
+    )
     parser.add_argument(
         "--save", type=Path, metavar="FOLDER", help="keep the small operator's files in this new folder"
     )
@@ -46,8 +51,7 @@ def main(options: argparse.Namespace) -> int:
     """Print every finding as it is made; 1 when one is a problem."""
     if options.save and options.save.exists():
         raise ConfigError(f"{options.save} exists already. Name a new folder for --save.")
-    if not identity.SETTING.fullmatch(options.device):
-        raise ConfigError(f"There is no device {options.device!r}. Allowed: auto, cpu, cuda, cuda:1, npu, npu:0.")
+    meant(options.device)
     found: list[Finding] = []
     for finding in findings(options.device, run=not options.no_run, save=options.save):
         print(finding, flush=True)
@@ -60,9 +64,18 @@ def main(options: argparse.Namespace) -> int:
     return 1 if counts[0] else 0
 
 
+def meant(setting: str) -> tuple[identity.DeviceIdentity, ...]:
+    """The devices that `--device` names; ConfigError when it names none."""
+    if identity.SETTING.fullmatch(setting):
+        return (identity.resolve(setting),)
+    if mistakes := list(pool.problems(setting)):
+        raise ConfigError(f"--device: {' '.join(mistakes)} Also allowed: auto.")
+    return Pool.of(setting).members
+
+
 def findings(device: str, run: bool = True, save: Path | None = None) -> Iterator[Finding]:
     """Every check, the cheap ones first."""
-    chosen = identity.resolve(device)
+    chosen, *others = meant(device)
     yield python(sys.version_info[:2])
     yield torch_version(identity.package_version("torch"), required_torch())
     yield from ascend.findings()
@@ -72,8 +85,13 @@ def findings(device: str, run: bool = True, save: Path | None = None) -> Iterato
     yield disk(shutil.disk_usage(Path.cwd()).free)
     yield writable(Path("prof"))
     yield lock_folder()
-    if run:
-        yield problem("profiling", chosen.problem, "see the lines above") if chosen.problem else profiling(chosen, save)
+    for one in (chosen, *others):
+        if one.problem:
+            yield problem(one.name, one.problem, "see the lines above")
+        elif trouble := usage.busy(one):
+            yield warning(one.name, trouble, "`devices` passes over it while it is so busy")
+        if run and not one.problem:
+            yield profiling(one, save / one.name.replace(":", "-") if save and others else save)
 
 
 def python(version: tuple[int, int]) -> Finding:
@@ -105,6 +123,8 @@ def required_torch() -> str:
 
 def devices(chosen: identity.DeviceIdentity) -> Iterator[Finding]:
     """What there is of each kind of device, and why the others cannot be used."""
+    if ids := identity.survey("cuda").ids:
+        yield ok("device ids", ", ".join(f"cuda:{index} is {uuid}" for index, uuid in enumerate(ids)))
     for kind in identity.ORDER:
         found = identity.survey(kind)
         if found.models:

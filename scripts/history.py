@@ -57,6 +57,7 @@ class HistoryRow:
     reason: str = ""
     device_kind: str = ""
     device_model: str = ""
+    physical_id: str = ""  # of the device on its machine
     stand_in: bool = False
     scope: str = ""  # what e2e_us sums, and in which cache mode
     key: str = ""

@@ -88,6 +88,7 @@ def _measured(blank: HistoryRow, perf: PerfRecord) -> HistoryRow:
         status=str(perf.status),
         device_kind=profile.device.kind,
         device_model=profile.device.model,
+        physical_id=profile.device.physical_id,
         stand_in=profile.device.stand_in,
         scope=_scope(profile.cache),
         code=profile.key.partition("-")[0],

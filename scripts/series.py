@@ -98,6 +98,7 @@ def _point(rows: list[HistoryRow]) -> Point:
         identity=first.identity,
         conditions=tuple(json.loads(first.conditions).items()) if good else (),
         host=first.host,
+        physical_id=first.physical_id if good else "",
     )
 
 

@@ -58,6 +58,7 @@ class Point:
     conditions: Conditions = ()  # versions, code and settings that may move the number
     fastest_us: float | None = None  # the night's fastest iteration, of both measurements
     host: str = ""
+    physical_id: str = ""  # of the device on its machine
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class _Replay:
     identity: str | None = None
     conditions: Conditions | None = None  # of the night before
     host: str = ""
-    baseline_conditions: Conditions | None = None  # of the last night that entered the baseline, with its host
+    physical_id: str = ""
+    baseline_conditions: Conditions | None = None  # of the last night that entered the baseline, with its device
     pending_us: float | None = None  # unconfirmed value of the last night that could be judged
     # Nights of a change that is neither accepted nor gone, each with its fastest iteration.
     streak: list[tuple[float, float | None]] = field(default_factory=list)
@@ -131,8 +133,9 @@ class _Replay:
 
     @property
     def placed(self) -> Conditions:
-        """The night's conditions with its machine, which is no mark in a history but may explain a regression."""
-        return (*(self.conditions or ()), ("host", self.host))
+        """The night's conditions with its machine and device: no marks in a history, but perhaps why it regressed."""
+        device = [("physical device", self.physical_id)] if self.physical_id else []
+        return (*(self.conditions or ()), ("host", self.host), *device)
 
     def add(self, value_us: float, fastest_us: float | None = None) -> None:
         """Count a night into the baseline."""
@@ -166,7 +169,7 @@ def _judge_night(replay: _Replay, point: Point) -> Judgement:
         return Judgement(Verdict.NO_RESULT, "The case has no result this night.")
     changed = _differences(replay.conditions, point.conditions)
     same_code = _code(replay.conditions) == _code(point.conditions) != ""
-    replay.conditions, replay.host = point.conditions, point.host
+    replay.conditions, replay.host, replay.physical_id = point.conditions, point.host, point.physical_id
     known, replay.identity = replay.identity, point.identity
     if known not in (None, point.identity):
         replay.restart()

@@ -163,12 +163,36 @@ def test_a_device_that_is_not_there_is_a_problem_and_nothing_is_run(tmp_path, mo
     if identity.survey("cuda").models:
         pytest.skip("this machine has a CUDA device")
     assert cli.main(["doctor", "--device", "cuda:3"]) == 1
-    assert "No cuda device is usable" in capsys.readouterr().out
+    assert "problem  cuda:3: No cuda device is usable" in capsys.readouterr().out
 
 
 def test_a_device_that_does_not_exist_is_refused(capsys):
     assert cli.main(["doctor", "--device", "tpu"]) == 1
-    assert "Allowed: auto, cpu" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "there is no device 'tpu'" in told and "Also allowed: auto" in told
+
+
+def test_several_devices_are_probed_one_after_another(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    monkeypatch.setattr(
+        doctor, "profiling", lambda device, save: asked.append((device.name, save)) or doctor.ok(device.name, "fine")
+    )
+    core = min(os.sched_getaffinity(0))
+    assert cli.main(["doctor", "--device", f"cpu:{core},cpu:4000", "--save", "evidence"]) == 1
+    assert asked == [(f"cpu:{core}", Path(f"evidence/cpu-{core}"))]
+    assert "problem  cpu:4000: Cores 4000 cannot be used by this process" in capsys.readouterr().out
+
+
+def test_gpus_are_told_by_their_uuids(monkeypatch):
+    surveys = {
+        "npu": Survey("npu", (), looked_for="nothing"),
+        "cuda": Survey("cuda", ("H200",), ids=("GPU-1a",)),
+        "cpu": Survey("cpu", ("EPYC × 2",)),
+    }
+    monkeypatch.setattr(identity, "survey", surveys.__getitem__)
+    found = {finding.subject: finding.text for finding in doctor.devices(DeviceIdentity("cpu", 0, "EPYC × 2"))}
+    assert found["device ids"] == "cuda:0 is GPU-1a"
 
 
 def test_doctor_profiles_a_small_operator_and_keeps_its_files(tmp_path, monkeypatch, capsys):
@@ -230,7 +254,7 @@ def test_what_an_npu_gave_is_kept_and_can_be_imported_elsewhere(ascend_machine, 
     ("options", "lines"),
     [
         ({"msprof": False}, ("problem  msprof: not on PATH", "problem  profiling on npu:0: ")),
-        ({"devices": 0}, ("problem  npu: not usable", "problem  profiling: No npu device is usable")),
+        ({"devices": 0}, ("problem  npu: not usable", "problem  npu:0: No npu device is usable")),
         ({"faults": "csv_header_only"}, ("ok       msprof: ", "problem  profiling on npu:0: ")),
     ],
     ids=["without msprof", "without a device", "without rows"],

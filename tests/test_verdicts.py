@@ -140,6 +140,13 @@ def test_another_machine_of_the_model_is_named_with_a_regression_and_is_no_mark(
     assert judged[11].detail.endswith("Changed with it: host npu-7 → npu-9.")
 
 
+def test_a_regression_that_comes_with_another_device_of_the_machine_says_so() -> None:
+    before = [replace(night(i, value), physical_id="3") for i, value in enumerate(QUIET)]
+    judged = judge([*before, *(replace(night(i, 108), physical_id="5") for i in (10, 11))])
+    assert judged[11].detail.endswith("Changed with it: physical device 3 → 5.")
+    assert {one.changed_conditions for one in judged} == {""}, "with a list of devices it changes every night"
+
+
 def test_a_night_without_a_result_is_neither_good_nor_bad() -> None:
     judged = judge(nights([*QUIET, 108, None, 108]))
     assert [judgement.verdict for judgement in judged[10:]] == [

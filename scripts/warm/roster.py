@@ -6,6 +6,7 @@ there after a case has failed in a way that the device may be to blame for.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 
 from scripts.errors import CaseFailure
@@ -14,7 +15,7 @@ from scripts.plan import PlannedCase
 from scripts.status import Status
 from scripts.warm.protocol import Answer
 
-OPENING_LIMIT_S = 120.0  # opening an NPU takes some seconds, on a busy host more
+OPENING_LIMIT_S = float(os.environ.get("GOLDENPROF_OPENING_S") or 120)  # an NPU takes some seconds, on a busy host more
 PROBE_LIMIT_S = 120.0
 MOST_WORN_OUT = 2  # devices that work no more after one and the same case: then the case is at fault
 # How a case ends where its device may be to blame: nothing was collected, or the device did not answer.

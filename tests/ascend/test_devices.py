@@ -30,7 +30,7 @@ operators:
 CASES += "".join(
     f"      {name}: {{inputs: {{x: {{shape: [{100 + k}], dtype: float32}}}}}}\n" for k, name in enumerate(FREE)
 )
-SICK, DEAF = 2, 0  # device 2 cannot be opened, device 0 collects nothing
+SICK, DEAF, HUNG = 2, 0, 3  # device 2 cannot be opened, device 0 collects nothing, device 3 does not answer
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def four(ascend: Ascend, tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 @pytest.fixture(scope="module")
 def sick(ascend: Ascend, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    faults = f"slow=2000,device_busy={SICK},capture_fails={DEAF}"
-    return session(ascend, tmp_path_factory.mktemp("sick"), faults=faults)
+    faults = f"slow=2000,device_busy={SICK},capture_fails={DEAF},sync_hangs={HUNG}"
+    return session(ascend, tmp_path_factory.mktemp("sick"), faults=faults, GOLDENPROF_OPENING_S="12")
 
 
 def test_every_device_is_used_and_none_by_two_cases_at_once(four: Session) -> None:
@@ -119,8 +119,9 @@ def test_a_device_that_does_not_work_is_taken_out_with_its_reason_and_its_cases_
     assert sick.run.code == 0, sick.run.output
     assert f"npu:{SICK} is taken out of this run: npu:{SICK} cannot be used: " in sick.run.output
     assert f"npu:{DEAF} is taken out of this run: The profiler " in sick.run.output
-    assert {sick.record(name).device.physical_id for name in (*FREE, "pinned")} == {"1", "3"}
-    for device in (SICK, DEAF):
+    assert f"npu:{HUNG} is taken out of this run: npu:{HUNG} could not be opened within 12 s." in sick.run.output
+    assert {sick.record(name).device.physical_id for name in (*FREE, "pinned")} == {"1"}
+    for device in (SICK, DEAF, HUNG):
         assert sick.run.output.count(f"npu:{device} is taken out of this run") <= 4  # jobs that had it already
     assert not list((sick.project.path / "prof").rglob("failure.json"))
     assert not list((sick.project.path / "prof").rglob("probe"))
@@ -136,8 +137,8 @@ def test_without_any_device_that_works_every_case_says_why(ascend: Ascend, tmp_p
 
 
 def test_what_a_scheduler_has_made_visible_is_all_there_is(ascend: Ascend, tmp_path: Path) -> None:
-    done = session(ascend, tmp_path, cases=FREE[:3], faults="slow=2000", ASCEND_RT_VISIBLE_DEVICES="3,1")
+    done = session(ascend, tmp_path, cases=FREE[:2], faults="slow=2000", ASCEND_RT_VISIBLE_DEVICES="3,1")
     assert done.run.code == 0, done.run.output
-    devices = {done.record(name).device.name: done.record(name).device.physical_id for name in FREE[:3]}
+    devices = {done.record(name).device.name: done.record(name).device.physical_id for name in FREE[:2]}
     assert devices == {"npu:0": "3", "npu:1": "1"}
     assert done.held().keys() == {"1", "3"}

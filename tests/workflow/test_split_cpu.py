@@ -118,12 +118,10 @@ def jobs_at_a_time(run: Run) -> int:
 def test_the_number_of_profile_jobs_follows_the_list_unless_it_is_given(project: Project) -> None:
     assert jobs_at_a_time(project.first) == 3  # the two, and the cores that a case is pinned to
     forced = ("-j8", "--forcerun", "report")
-    for options, jobs in (((), 3), (("--resources", "device=2"), 2), (("--resources", "mem_mb=9999"), 3)):
+    for options, jobs in ((("--resources", "device=2"), 2), (("--resources", "mem_mb=9999"), 3)):
         told = project.run(*forced, *options, "--", "reports/where_golden/c0.md")
         assert told.code == 0, told.output
         assert jobs_at_a_time(told) == jobs
-    one = project.run(*forced, "--config", f"device={FIRST}", "--", "reports/where_golden/c0.md")
-    assert jobs_at_a_time(one) == 1
 
 
 def test_a_part_that_is_not_here_is_taken_out_and_the_other_measures(project: Project) -> None:
