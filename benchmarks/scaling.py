@@ -30,8 +30,8 @@ class Size:
     factor: int
 
 
-FULL, QUICK = Size(12, 130_000), Size(4, 30_000)
-PROMISED = {2: 1.6, 4: 3.0}  # times as many cases as with one device; starting and ending a run is in both
+FULL, QUICK = Size(16, 110_000), Size(4, 30_000)
+PROMISED = {2: 1.6, 4: 2.8}  # times as many cases as with one device; starting and ending a run is in both
 
 
 def lines(quick: bool = False, slow: bool = False) -> Iterator[Line]:
