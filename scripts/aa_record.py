@@ -19,6 +19,7 @@ BETWEEN_RUNS = "two runs, device total"
 # What is tried as a gate and as a change, as shares of 1.
 STEPS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 TOLERATED = 0.05  # share of false verdicts
+FEWEST_PAIRS = round(1 / TOLERATED)  # fewer pairs without a false verdict say too little about their share
 SEEN = 0.8  # share of pairs in which a change must be found
 
 Samples = Sequence[Decimal]
@@ -59,6 +60,15 @@ class AaRecord:
     def gate_between_runs(self) -> float | None:
         """The gate that two runs need; None when it was not measured, or no gate is quiet."""
         return next((one.quiet_gate for one in self.series if one.what == BETWEEN_RUNS), None)
+
+    def lacks(self, iterations: int) -> str:
+        """Why it is too little to go by for runs of so many iterations, "" when it is enough."""
+        pairs = next((one.pairs for one in self.series if one.what == BETWEEN_RUNS), 0)
+        if pairs < FEWEST_PAIRS:
+            return f"its {pairs} pairs of runs cannot show {100 * TOLERATED:g} % of false verdicts, {FEWEST_PAIRS} can"
+        if self.rounds < iterations:
+            return f"its runs had {self.rounds} samples, these have {iterations} and so decide more"
+        return ""
 
 
 def series_of(what: str, pairs: Sequence[tuple[Samples, Samples]], gate: float, *, paired: bool) -> AaSeries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from scripts.parse_csv import WIDE_SPREAD
 from scripts.result_identity import Difference
 from scripts.speedup import Comparison, Verdict
 
+OF_AA = "what the A/A test of this case needs between two runs to stay quiet"
 Signature = tuple[str, str, str, str]  # op, name, core, input shapes
 
 
@@ -69,9 +71,12 @@ def find(place: Path) -> list[Result]:
     for path in paths:
         result = Result(path, artifacts.read(path, PerfRecord))
         known = newest.get(result.id)
-        if known is None or known.perf.profile.started_at < result.perf.profile.started_at:
-            newest[result.id] = result
+        newest[result.id] = result if known is None else max(known, result, key=_begun)
     return list(newest.values())
+
+
+def _begun(result: Result) -> datetime:
+    return datetime.fromisoformat(result.perf.profile.started_at)
 
 
 def pair_up(
@@ -79,12 +84,12 @@ def pair_up(
 ) -> tuple[list[tuple[Result, Result]], list[str]]:
     """The cases that both sides have, and the ids of those that one side has alone.
 
-    `current` says what a former id is called now. Two single results are a pair whatever they are called.
+    `current` says what a former id is called now; of results under both names the newest counts. Two single results
+    are a pair whatever they are called.
     """
     if len(first) == len(second) == 1:
         return [(first[0], second[0])], []
-    ours = {current.get(result.id, result.id): result for result in first}
-    theirs = {current.get(result.id, result.id): result for result in second}
+    ours, theirs = ({current.get(one.id, one.id): one for one in sorted(side, key=_begun)} for side in (first, second))
     alone = sorted(ours.keys() ^ theirs.keys())
     return [(ours[name], theirs[name]) for name in ours if name in theirs], alone
 
@@ -109,6 +114,10 @@ def _compare(first: Result, second: Result, across: Collection[str], practical: 
     times = speedup.judge(_totals(first), _totals(second), paired=False, practical=max(practical, gate))
     if doubt:
         times = _withheld(times, doubt)
+    elif times.verdict is Verdict.SAME and gate > practical:
+        times = _withheld(
+            times, f"two runs of the same thing differ by up to {100 * gate:g} % here: less cannot be told"
+        )
     return Pair(
         first,
         second,
@@ -135,26 +144,29 @@ def _gate(first: Result, second: Result) -> tuple[float, str, str]:
         for path in (result.path.with_name("aa.json") for result in (first, second))
         if path.exists()
     ]
-    if found:
-        gates = [record.gate_between_runs for record in found]
-        quiet = [gate for gate in gates if gate is not None]
-        doubt = "" if len(quiet) == len(gates) else "the case's A/A test found no gate that stays quiet on this machine"
-        return max(quiet, default=0.0), "what the A/A test of this case needs between two runs to stay quiet", doubt
+    gates = [record.gate_between_runs for record in found]
+    gate = max((known for known in gates if known is not None), default=0.0)
+    if None in gates:
+        return gate, OF_AA, "the case's A/A test found no gate that stays quiet on this machine"
+    iterations = max(len(first.perf.iterations), len(second.perf.iterations))
+    lacks = next(filter(None, (record.lacks(iterations) for record in found)), "")
+    if found and not lacks:
+        return gate, OF_AA, ""
     widest = max(first.perf.device_total.relative_iqr, second.perf.device_total.relative_iqr)
+    unknown = f"the A/A test of this case is too small: {lacks}" if found else "no A/A test of this case is at hand"
     note = (
-        "no A/A test of this case is at hand: the interval knows the spread within each run, not from run to run "
-        "(`goldenprof aa` measures it)"
+        f"{unknown}; the interval knows the spread within each run, not from run to run (`goldenprof aa` measures it)"
     )
     doubt = (
         f"a run spreads by {100 * widest:.0f} %, more than {100 * WIDE_SPREAD:.0f} %, and how much runs differ is not "
         "known (`goldenprof aa` measures it)"
     )
-    return 0.0, note, doubt if widest > WIDE_SPREAD else ""
+    return gate, note, doubt if widest > WIDE_SPREAD else ""
 
 
 def _withheld(times: Comparison, doubt: str) -> Comparison:
     """No verdict on runs of which it is not known how much they differ."""
-    if times.verdict not in (Verdict.FASTER, Verdict.SLOWER):
+    if times.verdict is Verdict.UNDECIDED:
         return times
     reason = f"it would be {times.verdict} ({times.reason}), but {doubt}"
     return replace(times, verdict=Verdict.UNDECIDED, reason=reason)

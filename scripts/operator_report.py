@@ -7,6 +7,7 @@ import urllib.parse
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from scripts import artifacts, peaks, roofline, work
@@ -74,7 +75,7 @@ def render(operator: str, records: Sequence[PerfRecord], limits: Sequence[PeaksR
         model=", ".join(dict.fromkeys(profile.device.model for profile in profiles if profile.device.stand_in)),
         device=", ".join(dict.fromkeys(profile.device.name for profile in profiles)),
         timestamp=" to ".join(
-            dict.fromkeys([min(p.started_at for p in profiles), max(p.started_at for p in profiles)])
+            dict.fromkeys([order((p.started_at for p in profiles), key=datetime.fromisoformat) for order in (min, max)])
         ),
         iterations=_per_case([(profile.case, str(profile.iterations)) for profile in profiles]),
         warned=warned,

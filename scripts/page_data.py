@@ -6,6 +6,7 @@ three thousand cases stay a few megabytes.
 
 from __future__ import annotations
 
+import json
 import os
 import urllib.parse
 from collections import Counter
@@ -91,12 +92,14 @@ class PageRun(msgspec.Struct):
 
 
 class ComparedCase(msgspec.Struct, array_like=True):
-    """One case of a run for the comparison, as [us, ops, device, identity]; only what is equal in both is compared."""
+    """One case of a run for the comparison; only what is equal in device and identity is compared."""
 
     us: float
     ops: list[Op]
     device: int
     identity: int
+    conditions: int  # index into `conditions`
+    code: str
 
 
 class ComparedRun(msgspec.Struct):
@@ -115,6 +118,7 @@ class PageData(msgspec.Struct):
     devices: list[str]
     ops: list[str]
     verdicts: list[str]
+    conditions: list[dict[str, str]]  # what may have moved a number, but for its code
     cases: list[PageCase]
     compared: list[ComparedRun]
 
@@ -152,6 +156,7 @@ class _Builder:
     def __init__(self, shown: Shown, past: Past, folder: Path) -> None:
         self.shown, self.past, self.folder = shown, past, folder
         self.ops, self.devices, self.identities, self.verdicts = (_Numbered() for _ in range(4))
+        self.conditions = _Numbered()
         self.runs: dict[str, int] = {}
         self.run_list: list[PageRun] = []
 
@@ -165,6 +170,7 @@ class _Builder:
             devices=list(self.devices.names),
             ops=list(self.ops.names),
             verdicts=list(self.verdicts.names),
+            conditions=[json.loads(text) for text in self.conditions.names],
             cases=cases,
             compared=compared,
         )
@@ -242,9 +248,16 @@ class _Builder:
             run = found.setdefault(row.run_id, ComparedRun(self.runs[row.run_id], {}))
             if row.case_id in at and row.status == Status.OK and row.e2e_us:
                 device = self.devices(row.device_model)
-                case = ComparedCase(row.e2e_us, self._ops(row), device, self.identities(f"{row.identity} {row.scope}"))
-                run.cases[at[row.case_id]] = case
+                identity = self.identities(f"{row.identity} {row.scope}")
+                run.cases[at[row.case_id]] = ComparedCase(
+                    row.e2e_us, self._ops(row), device, identity, *self._conditions(row)
+                )
         return list(found.values())
+
+    def _conditions(self, row: HistoryRow) -> tuple[int, str]:
+        found = json.loads(row.conditions)
+        code = found.pop("code", "")
+        return self.conditions(json.dumps(found, sort_keys=True)), code
 
     def _describe(self, row: HistoryRow) -> None:
         run = self.run_list[self._run(row.run_id, row.run_started_at)]

@@ -302,7 +302,25 @@ def test_an_aa_test_of_the_case_widens_the_gate_between_runs(tmp_path: Path) -> 
     record = AaRecord("attention_golden", "perf_p0_small", "", device, "", 12, 0.02, ("1", "1"), series)
     artifacts.write(tmp_path / "a/aa.json", record)
     [pair] = compare_results.compare([(first, second)], [], 0.02, {})
-    assert (pair.gate, pair.times.verdict) == (0.15, Verdict.SAME)
+    assert (pair.gate, pair.times.verdict) == (0.15, Verdict.UNDECIDED)
+    assert "two runs of the same thing differ by up to 15 % here" in pair.times.reason
+    [pair] = compare_results.compare([(first, slower(second, "1.3"))], [], 0.02, {})
+    assert pair.times.verdict is Verdict.SLOWER
+
+
+@pytest.mark.parametrize(("pairs", "rounds", "words"), [(2, 12, "its 2 pairs"), (20, 6, "its runs had 6 samples")])
+def test_an_aa_test_that_is_too_small_is_not_gone_by(tmp_path: Path, pairs: int, rounds: int, words: str) -> None:
+    first, second = result(tmp_path / "a/perf.json"), slower(result(tmp_path / "b/perf.json"), "1.5")
+    series = [AaSeries(BETWEEN_RUNS, pairs, 0, 0, pairs, 0.0, 0.8, 0.1, 0.02, 0.05)]
+    device = DeviceInfo("npu", "npu:0", "Ascend910B3")
+    record = AaRecord("attention_golden", "perf_p0_small", "", device, "", rounds, 0.02, ("1", "1"), series)
+    artifacts.write(tmp_path / "a/aa.json", record)
+    [pair] = compare_results.compare([(first, second)], [], 0.02, {})
+    assert pair.times.verdict is Verdict.SLOWER
+    assert words in pair.gate_reason
+    second.perf.device_total = replace(second.perf.device_total, relative_iqr=0.3)
+    [pair] = compare_results.compare([(first, second)], [], 0.02, {})
+    assert pair.times.verdict is Verdict.UNDECIDED
 
 
 def test_a_machine_on_which_no_gate_is_quiet_gets_no_verdict(tmp_path: Path) -> None:
@@ -344,6 +362,17 @@ def test_of_several_results_of_a_case_the_newest_is_taken(tmp_path: Path) -> Non
     result(tmp_path / "p/k2/perf.json", started_at="2026-06-10T10:00:00.000000+00:00")
     [found] = compare_results.find(tmp_path / "p")
     assert found.path.parent.name == "k2"
+    # Half an hour later by the clock on the wall, half an hour earlier in truth: summer time had ended.
+    result(tmp_path / "p/k3/perf.json", started_at="2026-10-25T02:45:00.000000+02:00")
+    result(tmp_path / "p/k4/perf.json", started_at="2026-10-25T02:15:00.000000+01:00")
+    [found] = compare_results.find(tmp_path / "p")
+    assert found.path.parent.name == "k4"
+    old = {"operator": "slow_golden", "started_at": "2026-10-24T02:00:00+00:00"}
+    result(tmp_path / "r/new/perf.json", operator="fast_golden", case="perf_p0_small")
+    result(tmp_path / "r/old/perf.json", case="perf_p0_small", **old)
+    both, current = compare_results.find(tmp_path / "r"), {"slow_golden/perf_p0_small": "fast_golden/perf_p0_small"}
+    [(first, _)], _ = compare_results.pair_up(both, [*both, found], current)
+    assert first.path.parent.name == "old"  # the newest under either name, whichever comes last in the folder
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"holds no perf\.json"):
         compare_results.find(tmp_path / "empty")

@@ -321,7 +321,7 @@ def test_names_are_text_wherever_they_stand(opened: Any) -> None:
 
 def test_two_runs_stand_side_by_side_down_to_their_kernels(opened: Any) -> None:
     opened.click("#tab-compare")
-    opened.select_option("#run-a", label=opened.locator("#run-a option").nth(7).inner_text())
+    opened.select_option("#run-a", label=opened.locator("#run-a option").nth(5).inner_text())
     first = opened.locator("#compare-table tbody tr").first
     assert SLOW in first.inner_text()
     assert re.search(r"\+(19|20|21)\.\d %", first.inner_text())
@@ -329,6 +329,10 @@ def test_two_runs_stand_side_by_side_down_to_their_kernels(opened: Any) -> None:
     kernels = opened.locator(".kernels tbody tr")
     assert "MatMulV2 (AI_CORE)" in kernels.first.inner_text()
     assert re.search(r"\+1\d\.\d+ µs", kernels.first.inner_text())
+    assert "torch 2.13.0 → 2.13.1 (59 cases)" in opened.inner_text("#compare-differs")
+    assert "Differs besides: torch 2.13.0 → 2.13.1." in opened.inner_text(".kernels caption")
+    opened.select_option("#run-a", label=opened.locator("#run-a option").nth(7).inner_text())
+    assert opened.locator("#compare-differs").count() == 0
     opened.fill("#compare-search", FAILED)
     assert "not in B" in opened.inner_text("#compare-table tbody")
 

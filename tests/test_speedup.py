@@ -73,6 +73,15 @@ def test_many_comparisons_do_not_fill_with_differences_made_by_chance() -> None:
     assert "alone it would be FASTER, but among 20 comparisons" in found[0].reason
 
 
+def test_a_doubled_time_is_not_lost_among_hundreds_of_others() -> None:
+    generator = np.random.default_rng(0)
+    sides = 100 * (1 + 0.01 * generator.standard_normal((301, 2, 10)))
+    sides[-1, 1] *= 2
+    found = together([judge(list(a), list(b), paired=False) for a, b in sides])
+    assert found[-1].verdict is Verdict.SLOWER
+    assert not {Verdict.FASTER, Verdict.SLOWER} & {one.verdict for one in found[:-1]}
+
+
 @pytest.mark.parametrize(("a", "b"), [([], [1.0]), ([0.0], [1.0]), ([1.0, 2.0], [1.0])])
 def test_series_that_cannot_be_compared_are_refused(a: list[float], b: list[float]) -> None:
     with pytest.raises(ValueError):

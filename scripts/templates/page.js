@@ -316,18 +316,30 @@ function apart(a, b) {
   if (a.device !== b.device) return `other device: ${DATA.devices[a.device]} / ${DATA.devices[b.device]}`;
   return a.identity !== b.identity ? "other inputs" : "";
 }
+const apartIn = new Map(); // of two sets of conditions
+/** What else may have moved the number: versions, threads, counts of calls, and the case's own code. */
+function moved(a, b) {
+  const key = `${a.conditions} ${b.conditions}`;
+  if (!apartIn.has(key)) {
+    const [x, y] = [a, b].map((side) => DATA.conditions[side.conditions]);
+    apartIn.set(key, [...new Set([...Object.keys(x), ...Object.keys(y)])].filter((name) => x[name] !== y[name]).map((name) => `${name} ${x[name] ?? "–"} → ${y[name] ?? "–"}`));
+  }
+  return [...apartIn.get(key), ...(a.code === b.code ? [] : ["the case's code"])];
+}
 function compareRows() {
   const [A, B] = [pair.a, pair.b].map((i) => DATA.compared[i].cases);
-  const side = (found) => found && { us: found[0], ops: found[1], device: found[2], identity: found[3] };
+  const side = (found) => found && { us: found[0], ops: found[1], device: found[2], identity: found[3], conditions: found[4], code: found[5] };
   const found = DATA.cases.map((c) => ({ c, a: side(A[c.index]), b: side(B[c.index]) })).filter((r) => (r.a || r.b) && r.c.id.toLowerCase().includes(pair.text));
-  for (const r of found) { r.why = apart(r.a, r.b); r.change = r.why ? undefined : r.b.us / r.a.us - 1; }
+  for (const r of found) { r.why = apart(r.a, r.b); r.change = r.why ? undefined : r.b.us / r.a.us - 1; r.moved = r.why ? [] : moved(r.a, r.b); }
   found.sort((x, y) => (x.change === undefined) - (y.change === undefined) || Math.abs(y.change) - Math.abs(x.change) || x.c.index - y.c.index);
   const body = h("tbody", {}, found.slice(0, pair.shown).map((r) => h("tr", { class: "row" },
     h("td", {}, h("button", { type: "button", class: "open", "aria-expanded": "false", onclick: (e) => toggleKernels(e.currentTarget, r) }, r.c.id)),
     h("td", { class: "num" }, r.a ? time(r.a.us) : "–"), h("td", { class: "num" }, r.b ? time(r.b.us) : "–"),
     h("td", { class: "num" }, r.why ? h("span", { class: "dim" }, r.why) : h("span", { class: Math.abs(r.change) < 0.02 ? "dim" : r.change > 0 ? "bad" : "good" }, signed(r.change))))));
   $("compare-table").tBodies[0].replaceWith(body);
-  $("compare-count").textContent = `${plural(found.length, "case")}, the largest change first. Single measurements: a verdict needs the history.`;
+  const differs = [...counted(found.flatMap((r) => r.moved))].sort((x, y) => y[1] - x[1]).map(([text, n]) => `${text} (${plural(n, "case")})`);
+  $("compare-count").replaceChildren(`${plural(found.length, "case")}, the largest change first. Single measurements: a verdict needs the history.`,
+    differs.length ? h("span", { class: "note", id: "compare-differs" }, `Not only the run differs: ${differs.slice(0, LISTED).join("; ")}${differs.length > LISTED ? "; and more" : ""}.`) : "");
   $("compare-more").hidden = found.length <= pair.shown;
   $("compare-more").textContent = `Show ${Math.min(CHUNK, found.length - pair.shown)} more`;
 }
@@ -342,7 +354,7 @@ function toggleKernels(button, r) {
   const rows = [...ops].sort((x, y) => Math.abs(delta(y[1])) - Math.abs(delta(x[1])));
   const cells = (found) => [h("td", { class: "num" }, found ? found[0] : "–"), h("td", { class: "num" }, found ? time(found[1]) : "–")];
   row.after(h("tr", { class: "detail" }, h("td", { colspan: 4 }, h("div", { class: "scroll" }, h("table", { class: "kernels" },
-    h("caption", { class: "legend" }, "Kernels by op type, per iteration; the largest difference first"),
+    h("caption", { class: "legend" }, "Kernels by op type, per iteration; the largest difference first.", r.moved.length ? ` Differs besides: ${r.moved.join(", ")}.` : ""),
     h("thead", {}, h("tr", {}, ["Op type", "A: count", "A: time", "B: count", "B: time", "B − A"].map((t, i) => h("th", { scope: "col", class: i ? "num" : null }, t)))),
     h("tbody", {}, rows.map(([op, sides]) => h("tr", {}, h("td", {}, DATA.ops[op]), cells(sides[0]), cells(sides[1]), h("td", { class: "num" }, (delta(sides) < 0 ? "−" : "+") + time(Math.abs(delta(sides)))))))))))); 
 }
