@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from scripts.workflow_errors import StepFailed, explained, healed
 
 NO_LIMIT = 100_000  # jobs per timespan in profiles/default
 DEVICE = "device"  # the resource of which a profile job takes one
+ROOM = 2  # jobs that draw inputs and parse, besides those that measure
 
 
 def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
@@ -45,10 +46,17 @@ def start(stale: Staleness) -> None:
     _lift_rate_limit(stale.workflow.scheduler)
     be_stoppable()
     client.hang_up_on_signals()
-    for sentence in stale.plan.left_out():
+    for sentence in (*stale.plan.left_out(), *_too_few_jobs(stale)):
         print(sentence, file=sys.stderr, flush=True)
     if stale.plan.night:
         explained(stale.plan.night.begin)
+
+
+def _too_few_jobs(stale: Staleness) -> Iterator[str]:
+    """That more devices could measure than jobs may run."""
+    devices, jobs = stale.plan.profile_jobs, stale.workflow.cores
+    if jobs and jobs < devices:
+        yield f"{jobs} of {devices} devices can measure at a time; `--cores {devices + ROOM}` allows jobs for all."
 
 
 def _lift_rate_limit(scheduler: Any) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from scripts import artifacts
+from scripts import artifacts, cli
 from scripts.artifacts import ProfileRecord
 from tests.workflow.conftest import Project, Run
 
@@ -124,12 +126,22 @@ def test_the_number_of_profile_jobs_follows_the_list_unless_it_is_given(project:
         assert jobs_at_a_time(told) == jobs
 
 
-def test_a_part_that_is_not_here_is_taken_out_and_the_other_measures(project: Project) -> None:
-    forced = ("--forcerun", "profile", "--config", f"devices={FIRST},cpu:4000", "--", "reports/where_golden/c1.md")
-    run = project.run("-j8", *forced)
+def test_a_part_that_is_not_here_is_taken_out_and_the_other_measures(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The case was on the other part before; the two results can be compared, and the physical device is listed."""
+    name = next(name for name in FREE if record(project, name).device.name == SECOND)
+    before = shutil.copytree(project.folder(f"where_golden/{name}"), tmp_path / "on_second")
+    forced = ("--forcerun", "profile", "--config", f"devices={FIRST},cpu:4000", "--", f"reports/where_golden/{name}.md")
+    run = project.run("--cores", "1", *forced)
     assert run.code == 0, run.output
     assert "cpu:4000 is taken out of this run: Cores 4000 cannot be used" in run.output
-    assert record(project, "c1").device.name == FIRST
+    assert "1 of 3 devices can measure at a time; `--cores 5` allows jobs for all." in run.output
+    assert record(project, name).device.name == FIRST
+    monkeypatch.chdir(project.path)
+    assert cli.main(["compare", str(before), f"prof/where_golden/{name}"]) == 0
+    told = capsys.readouterr().out
+    assert f"physical device is {CORES[-1]} against {CORES[0]}" in told
 
 
 def test_no_device_at_all_is_one_clear_failure(project: Project) -> None:
