@@ -19,6 +19,18 @@ include: "rules/page.smk"
 include: "rules/nightly.smk"
 
 
+# On a cluster these run where it is planned: they are cheap, and want the whole plan.
+localrules:
+    all,
+    peaks,
+    report,
+    operator_report,
+    summary,
+    page,
+    nightly,
+    nightly_again,
+
+
 rule all:
     default_target: True
     input:

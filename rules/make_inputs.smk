@@ -4,7 +4,7 @@
 rule make_inputs:
     output:
         record=f"{CASE}/inputs.json",
-        tensors=f"{CASE}/inputs.pt",
+        tensors=steps.cluster.stays_in_its_job(f"{CASE}/inputs.pt"),
     log:
         f"{CASE}/make_inputs.log",
     params:

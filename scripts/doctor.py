@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from scripts import artifacts, locks
+from scripts import artifacts, locks, machine
 from scripts.devices import ascend, identity, pool, usage
 from scripts.devices.pool import Pool
 from scripts.errors import ConfigError
@@ -45,6 +45,12 @@ def add_parser(subparsers: Any, summary: str) -> None:
         "--save", type=Path, metavar="FOLDER", help="keep the small operator's files in this new folder"
     )
     parser.add_argument("--no-run", action="store_true", help="look only, profile nothing")
+    parser.add_argument(
+        "--machine",
+        type=Path,
+        metavar="FILE",
+        help="write what it has, for `--config machine=FILE` elsewhere",
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -59,6 +65,9 @@ def main(options: argparse.Namespace) -> int:
     if options.save and options.save.is_dir():
         (options.save / "doctor.txt").write_text("".join(f"{finding}\n" for finding in found), encoding="utf-8")
         print(f"\nSaved in {options.save}.")
+    if options.machine:
+        machine.save(options.machine)
+        print(f"\nWritten to {options.machine}.")
     counts = [sum(finding.level is level for finding in found) for level in (Level.PROBLEM, Level.WARNING)]
     print(f"\n{plural(counts[0], 'problem')}, {plural(counts[1], 'warning')}.")
     return 1 if counts[0] else 0

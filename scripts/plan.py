@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scripts import artifacts, captures, key, names, source_digest
+from scripts import artifacts, captures, key, machine, names, source_digest
 from scripts.cases import Case, Settings
 from scripts.cases_file import read
 from scripts.devices import identity
@@ -34,7 +34,7 @@ CACHE = "prof"
 PLAN_FOLDER = Path(".snakemake/goldenprof")
 # What `--config` may hold besides the settings of a case.
 SELECTION_KEYS = ("tier", "family", "match")
-PLAN_KEYS = ("cases", "devices", "stale_on", *SELECTION_KEYS)
+PLAN_KEYS = ("cases", "devices", "machine", "stale_on", *SELECTION_KEYS)
 RUN_KEY = "run"  # of `--config run=…`: the id of the night to go on with
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -125,11 +125,33 @@ class Plan:
         Every other key of `config` must be a setting, which then holds for all cases, or one of PLAN_KEYS.
         Raises ConfigError with every mistake in the file.
         """
+        if config.get("machine"):
+            machine.plan_for(Path(str(config["machine"])))
         overrides = {name: value for name, value in config.items() if name not in (*PLAN_KEYS, RUN_KEY)}
         selection = {name: str(config[name]) for name in SELECTION_KEYS if config.get(name)}
         file = read(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd())
         pool = Pool.of(config.get("devices", file.devices))
         return cls(file.cases, selection, config=config, stale_on=_stale_on(config.get("stale_on")), pool=pool)
+
+    @classmethod
+    def read(cls, files: Iterable[Path], config: Mapping[str, Any]) -> Plan:
+        """The plan that another process saved, one file for each folder of artifacts: nothing is decided anew."""
+        plans = [cls._read(file, config) for file in files]
+        plans[0]._rooted.update({plan.root: plan for plan in plans})
+        return plans[0]
+
+    @classmethod
+    def _read(cls, file: Path, config: Mapping[str, Any]) -> Plan:
+        planned = read_saved(file)
+        devices = {found.case.case: found for found in planned.values() if found.case.operator == DEVICES}
+        cases = {name: found for name, found in planned.items() if found.case.operator != DEVICES}
+        plan = cls([found.case for found in cases.values()], root=next(iter(cases.values())).root, config=config)
+        plan.by_id, plan.devices, plan.saved = cases, devices, file
+        return plan
+
+    def all_rooted(self) -> list[Plan]:
+        """This plan and those for other folders of artifacts that this run has asked for."""
+        return list(self._rooted.values())
 
     def rooted(self, root: str) -> Plan:
         """The same cases with their artifacts below `root`."""

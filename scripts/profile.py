@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import torch
 
-from scripts import artifacts, diagnosis, handout, key, locate_output, make_inputs, measure, sources, tensors
+from scripts import artifacts, diagnosis, handout, locate_output, machine, make_inputs, measure, sources, tensors
 from scripts.artifacts import DeviceInfo, InputsRecord, Noise, ProfileRecord
 from scripts.devices import identity, opening
 from scripts.devices.base import Capture, Device
@@ -63,7 +63,7 @@ def collect(
     inputs = artifacts.read(case_dir / "inputs.json", InputsRecord)
     args, kwargs = tensors.load(case_dir / "inputs.pt")
     with handout.device_for(inputs.case.settings.device, among, phase, unchecked) as found:
-        _check_key(inputs, found)
+        machine.check_key(inputs.key, found)
         command = _command(shown, found if among else None)
         _clear(target)
         device = opening.open_device(found)
@@ -129,18 +129,6 @@ def _measure(
         advice = diagnosis.diagnose_exception(type(crash.error).__name__, str(crash.error))
         raise CaseFailure(Status.GOLDEN_FAILED, str(crash), str(advice)) from crash.error
     return measured, capture, [unprofiled, profiled]
-
-
-def _check_key(inputs: InputsRecord, found: identity.DeviceIdentity) -> None:
-    """The device as this process sees it must be the one that the key was made for."""
-    digest = key.digest_of(inputs.key)
-    if key.key(digest, found) != inputs.key:
-        raise CaseFailure(
-            Status.INCOMPLETE,
-            f"{inputs.key} was planned for another device or other versions than this process finds: {found.name} "
-            f"({found.model}), {', '.join(f'{name} {version}' for name, version in found.versions.items())}.",
-            "Run the workflow again: it plans for the machine as it is now.",
-        )
 
 
 def _drop_inputs(case_dir: Path, keep: bool) -> None:

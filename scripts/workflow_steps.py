@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts import artifacts, failures, freshness, handout, stale_locks
+from scripts import artifacts, cluster, failures, freshness, handout, stale_locks
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.freshness import Stamp
 from scripts.plan import CACHE, Plan, PlannedCase
@@ -28,11 +28,15 @@ ROOM = 2  # jobs that draw inputs and parse, besides those that measure
 
 def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     """Read the configuration and plan the run; a mistake in it ends the workflow with its sentence."""
-    protocol.begin_session()
-    plan = explained(lambda: Plan.load(config))
-    stale_locks.join()
+    job = workflow.remote_exec  # of a run on another machine, which holds the locks and has planned
+    protocol.begin_session(own_parent=job)
+    handed_over = cluster.handed_over() if job else []
+    plan = explained(lambda: Plan.read(handed_over, config) if handed_over else Plan.load(config))
+    if not job:
+        stale_locks.join()
     if DEVICE not in workflow.global_resources:  # `--resources device=…` holds
         workflow.register_resource(DEVICE, plan.profile_jobs)
+    cluster.pass_on(workflow, DEVICE)
     return Staleness(plan, workflow)
 
 
@@ -48,6 +52,8 @@ def start(stale: Staleness) -> None:
     client.hang_up_on_signals()
     for sentence in (*stale.plan.left_out(), *_too_few_jobs(stale)):
         print(sentence, file=sys.stderr, flush=True)
+    if stale.workflow.non_local_exec:
+        explained(lambda: cluster.hand_over(stale.plan, stale.workflow))
     if stale.plan.night:
         explained(stale.plan.night.begin)
 
@@ -79,6 +85,8 @@ def be_stoppable() -> None:
 def finish(stale: Staleness, failed: bool) -> None:
     """After the run, whatever became of it: write what its last jobs could not, since cases failed."""
     plan = stale.plan
+    if failed and stale.workflow.non_local_exec:
+        _settle_failed_jobs(stale)
     if failed and plan.summary_wanted:
         _write_summary(plan)
     if failed and plan.page_wanted:
@@ -179,6 +187,28 @@ def _night(plan: Plan) -> Any:
     if plan.night is None:
         plan.night = explained(lambda: night.choose(plan))
     return plan.night
+
+
+def _settle_failed_jobs(stale: Staleness) -> None:
+    """Make the reports of what failed jobs of a cluster have made, and leave no number that they were to make anew.
+
+    To Snakemake all of a job has failed when one of its cases did, or has not run at all when the job was lost.
+    """
+    jobs = list(stale.workflow.dag.needrun_jobs())
+    for wildcards in (job.wildcards for job in jobs if job.rule.name == "parse_csv"):
+        planned = stale.plan.rooted(wildcards.root).case(wildcards.operator, wildcards.case)
+        if not _stands(planned):
+            (planned.folder / "perf.json").unlink(missing_ok=True)
+    for job in jobs:
+        if job.rule.name == "report" and _stands(stale.plan.case(job.wildcards.operator, job.wildcards.case)):
+            report(stale, job.wildcards, str(job.log))
+        elif job.rule.name == "operator_report" and all(map(_stands, stale.plan.operator(job.wildcards.operator))):
+            operator_report(stale, job.wildcards)
+
+
+def _stands(planned: PlannedCase) -> bool:
+    """Whether the case's perf.json is there and right, whatever was so when the run began."""
+    return not freshness.of_case(planned).step
 
 
 def _write_summary(plan: Plan) -> None:

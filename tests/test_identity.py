@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import key
+from scripts import key, machine
 from scripts.devices import identity
 from scripts.devices.identity import Survey
+from scripts.errors import CaseFailure
 
 SMI = "GPU-1a, NVIDIA H200, 570.10\nGPU-2b, NVIDIA H200, 570.10\n"
 
@@ -21,6 +22,7 @@ def fresh() -> Iterator[None]:
     identity.survey.cache_clear()
     identity.resolve.cache_clear()
     yield
+    identity.plan_for(())
     identity.survey.cache_clear()
     identity.resolve.cache_clear()
 
@@ -178,3 +180,19 @@ def test_every_version_in_a_key_can_be_named_in_stale_on(kind: str, monkeypatch:
     )
     monkeypatch.setattr(identity, "package_version", lambda package: "1.0")
     assert set(identity.versions(kind)) <= set(key.FACTS)
+
+
+def test_another_process_plans_for_what_a_machine_has_written_of_itself(tmp_path: Path) -> None:
+    here = [identity.resolve(setting) for setting in ("auto", "cpu", "cuda", "npu")]
+    file = tmp_path / "machine.json"
+    machine.save(file)
+    told = file.read_text().replace(identity.survey("cpu").models[0], "Another processor × 64")
+    machine.plan_for(file)
+    again = [identity.resolve(setting) for setting in ("auto", "cpu", "cuda", "npu")]
+    assert again == here and [one.versions for one in again] == [one.versions for one in here]
+    file.write_text(told)
+    machine.plan_for(file)
+    elsewhere = identity.resolve("cpu")
+    assert elsewhere.model == "Another processor × 64"
+    with pytest.raises(CaseFailure, match="was planned for another device or other versions"):
+        machine.check_key(key.key("0123456789ab", elsewhere), here[1])

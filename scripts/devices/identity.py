@@ -36,6 +36,14 @@ class Survey:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a machine says of one kind of its devices, for whoever plans for it elsewhere."""
+
+    survey: Survey
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
 class DeviceIdentity:
     """The device that a setting means on this machine; `model` is empty when it is not there."""
 
@@ -143,6 +151,8 @@ def _problem(found: Survey, index: int) -> str:
 
 def versions(kind: str) -> dict[str, str]:
     """What a number depends on besides the device's model: torch, the backend's, on the CPU how threads wait."""
+    if kind in _told:
+        return dict(_told[kind].versions)
     found = survey(kind)
     known = {"torch": package_version("torch"), "driver": found.driver, TOOLKIT.get(kind, ""): found.toolkit}
     if kind == "npu":
@@ -163,7 +173,20 @@ def package_version(package: str) -> str:
 @cache
 def survey(kind: str) -> Survey:
     """What this machine has of one kind of device."""
+    if kind in _told:
+        return _told[kind].survey
     return {"cpu": _survey_cpu, "cuda": _survey_cuda, "npu": _survey_npu}[kind]()
+
+
+_told: dict[str, Told] = {}
+
+
+def plan_for(machine: Iterable[Told]) -> None:
+    """Have this process take `machine` for the one that it runs on, of now: it plans for it and measures nothing."""
+    _told.clear()
+    _told.update({told.survey.kind: told for told in machine})
+    survey.cache_clear()
+    resolve.cache_clear()
 
 
 def cpu_count() -> int:

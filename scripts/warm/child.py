@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from scripts import artifacts, handout, key, make_inputs, measure_peaks, profile
+from scripts import artifacts, handout, key, machine, make_inputs, measure_peaks, profile
+from scripts.devices import identity
 from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import ROOT, PlannedCase
 from scripts.status import Status
@@ -109,6 +110,8 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None], unche
     golden, folder = Path(planned.case.golden).resolve(), planned.folder.resolve()  # a golden may change the directory
     then = ""
     try:
+        if step in ("make_inputs", "peaks"):  # profile looks itself, at the device that it is handed
+            _check_machine(planned)
         if step == "make_inputs":
             with handout.beside_measuring(planned.key, planned.devices):
                 phase("running")
@@ -160,6 +163,15 @@ def _probe(planned: PlannedCase, phase: Callable[[str], None]) -> None:
         _say(doctor_probe.describe(doctor_probe.measure(planned.device, folder, phase)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_machine(planned: PlannedCase) -> None:
+    """Write nothing under the key of a device that was planned for, maybe elsewhere, and is not what is here."""
+    found = identity.resolve(planned.device)
+    if found.problem and not planned.problem:
+        raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, handout.ADVICE)
+    if not found.problem:
+        machine.check_key(planned.key, found)
 
 
 def _check_code(step: str, planned: PlannedCase, golden: Path, folder: Path, roots: tuple[Path, ...]) -> None:

@@ -67,11 +67,14 @@ def session() -> str:
     return found
 
 
-def begin_session() -> None:
-    """Make this process the one that a warm parent works for, unless a living process above it already is."""
+def begin_session(own_parent: bool = False) -> None:
+    """Make this process the one that a warm parent works for, unless a living process above it already is.
+
+    With `own_parent` in any case: a job's processes end with the job, a warm parent with them, whoever else asked it.
+    """
     own = f"{platform.node()}:"
     found = os.environ.get(SESSION_VARIABLE, "")
-    if not (found.startswith(own) and _alive(found[len(own) :])):
+    if own_parent or not (found.startswith(own) and _alive(found[len(own) :])):
         os.environ[SESSION_VARIABLE] = f"{own}{os.getpid()}"
 
 
@@ -90,7 +93,9 @@ def socket_path(name: str) -> Path:
     Containers that share the folder count their processes each for itself, and a session can work in several folders,
     whose files a parent knows by relative paths: a session's pid alone is no name.
     """
-    place = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    place = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isdir(place):  # as on a cluster's node, which has the variable from where its job was submitted
+        place = tempfile.gettempdir()
     apart = zlib.crc32(f"{platform.node()} {os.readlink('/proc/self/ns/pid')} {os.getcwd()}".encode())
     folder = Path(place if len(place) <= LONGEST_PLACE else "/tmp", f"goldenprof-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
