@@ -10,3 +10,6 @@ os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 # machine costs an operator whole time slices; `python -m benchmarks.thread_waiting` shows how much. Part of the
 # environment's identity on the CPU: set the variable to have it otherwise.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# CUDA counts GPUs as nvidia-smi does, and not the fastest first: a number then means the GPU that is locked for it.
+os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from scripts import candidates, locks, make_inputs, measure, session, sources, tensors
+from scripts import candidates, handout, make_inputs, measure, session, sources, tensors
 from scripts.artifacts import DeviceInfo, Noise, TensorInfo
 from scripts.candidates import Tolerance
 from scripts.cases import Case
@@ -90,8 +90,8 @@ def _bench(case: Case, found: DeviceIdentity) -> Iterator[_Bench]:
         raise CaseFailure(Status.DEVICE_UNAVAILABLE, found.problem, "`goldenprof doctor` says what is there.")
     source = sources.open_source(case, (Path.cwd(), ROOT))
     args, kwargs = source.arguments()
-    with locks.hold(found.lock), torch.no_grad():
-        device = opening.open_device(found)
+    with handout.device_for(found.name, (), lambda phase: None) as device_here, torch.no_grad():
+        device = opening.open_device(device_here)
         function = source.function(device.torch_device)
         make_inputs.seed_everything(case.settings.seed)
         noise = measure.noise_of(case.settings, device)

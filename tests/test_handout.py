@@ -162,3 +162,30 @@ def test_the_share_of_busy_cores_is_seen() -> None:
     finally:
         spinning.kill()
         spinning.wait()
+
+
+def test_a_process_that_was_kept_on_some_cores_measures_on_no_others() -> None:
+    """`goldenprof compare` measures case after case in one process, and its threads stay where they were started."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("two cores are needed to split the CPU")
+    code = f"""
+from scripts import handout
+from scripts.devices import cpu
+from scripts.errors import CaseFailure
+import torch
+for name in ("cpu:{cores[0]}", "cpu:{cores[0]}", "cpu:{cores[1]}", "cpu"):
+    with handout.device_for(name, (), lambda phase: None) as device:
+        try:
+            cpu.CpuDevice(device)
+            print(name, torch.get_num_threads())
+        except CaseFailure as failure:
+            print(failure.message.partition(" in ")[0])
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert told.stdout.splitlines() == [
+        f"cpu:{cores[0]} 1",
+        f"cpu:{cores[0]} 1",
+        f"cpu:{cores[1]} cannot be measured",
+        "cpu cannot be measured",
+    ], told.stdout + told.stderr

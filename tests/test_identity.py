@@ -196,3 +196,8 @@ def test_another_process_plans_for_what_a_machine_has_written_of_itself(tmp_path
     assert elsewhere.model == "Another processor × 64"
     with pytest.raises(CaseFailure, match="was planned for another device or other versions"):
         machine.check_key(key.key("0123456789ab", elsewhere), here[1])
+
+
+def test_gpus_are_counted_as_nvidia_smi_does() -> None:
+    """In this process and, since the warm parent hands its environment on, in every measuring one."""
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

@@ -12,8 +12,10 @@ from torch.profiler import ProfilerActivity, profile
 from scripts.artifacts import DeviceInfo, Region
 from scripts.devices import capture_format, torch_events, usage
 from scripts.devices.base import Capture
-from scripts.devices.identity import DeviceIdentity, cpu_count
+from scripts.devices.identity import DeviceIdentity, cpu_count, usable_cores
 from scripts.devices.kernel_event import KernelEvent, OpStatistic
+from scripts.errors import CaseFailure
+from scripts.status import Status
 
 # Load per core before the run above which a measurement is disturbed.
 BUSY_LOAD = 0.75
@@ -29,6 +31,7 @@ class CpuDevice:
 
     def __init__(self, identity: DeviceIdentity) -> None:
         self.identity = identity
+        _check_cores(identity)
         self.torch_device = torch.device("cpu")
         torch.set_num_threads(cpu_count())
         self._profile: profile | None = None
@@ -93,6 +96,17 @@ class CpuDevice:
         ]
         capture_format.write(capture.folder, kernels, statistics, torch_events.info(["CPU"], len(steps)))
         return Capture(capture.folder, regions)
+
+
+def _check_cores(identity: DeviceIdentity) -> None:
+    """This process must run on the cores that the device's model speaks of."""
+    if os.sched_getaffinity(0) != (frozenset(identity.cores) or usable_cores()):
+        raise CaseFailure(
+            Status.DEVICE_UNAVAILABLE,
+            f"{identity.name} cannot be measured in this process, which is kept on the cores "
+            f"{', '.join(map(str, sorted(os.sched_getaffinity(0))))} since an earlier case was measured there.",
+            "Measure cases of different parts of the CPU in calls of their own, or name one for all: `--device`.",
+        )
 
 
 def _full_name(op: torch_events.OpEvent) -> str:

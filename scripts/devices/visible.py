@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from scripts.devices.identity import VISIBLE, DeviceIdentity
+from scripts.devices.identity import VISIBLE, DeviceIdentity, usable_cores
 
 
 def show_only(device: DeviceIdentity) -> None:
     """Hide every device but `device` from this process: other NPUs or GPUs, or other cores for a part of the CPU."""
     if device.cores:
-        os.sched_setaffinity(0, device.cores)  # threads that are started later inherit it
+        if os.sched_getaffinity(0) == usable_cores():
+            os.sched_setaffinity(0, device.cores)  # threads that are started later inherit it, earlier ones do not move
     elif device.kind in VISIBLE:
         os.environ[VISIBLE[device.kind]] = device.physical_id or str(device.index)
 
