@@ -192,6 +192,7 @@ def test_another_process_plans_for_what_a_machine_has_written_of_itself(tmp_path
     assert again == here and [one.versions for one in again] == [one.versions for one in here]
     file.write_text(told)
     machine.plan_for(file)
+    assert (identity.resolve("cpu:4-7").model, identity.resolve("cpu:4-7").problem) == ("Another processor × 4", "")
     elsewhere = identity.resolve("cpu")
     assert elsewhere.model == "Another processor × 64"
     with pytest.raises(CaseFailure, match="was planned for another device or other versions"):

@@ -110,12 +110,12 @@ def _identity(found: Survey, index: int) -> DeviceIdentity:
 def _part_of_cpu(cores: range) -> DeviceIdentity:
     """Some cores as a device of their own; its model says how many, so that equal parts are one model."""
     name = str(cores[0]) if len(cores) == 1 else f"{cores[0]}-{cores[-1]}" if cores else ""
-    missing = [core for core in cores if core not in usable_cores()]
+    missing = [] if "cpu" in _told else [core for core in cores if core not in usable_cores()]
     problem = "a part of the CPU is written cpu:FIRST-LAST, with the lower core first." if not cores else ""
     if missing:
         usable = ", ".join(f"{run[0]}-{run[-1]}" for run in runs(usable_cores()))
         problem = f"Cores {', '.join(map(str, missing[:8]))} cannot be used by this process; it may use {usable}."
-    model = f"{_cpu_model()} × {len(cores)}"
+    model = f"{survey('cpu').models[0].rpartition(' × ')[0]} × {len(cores)}"
     return DeviceIdentity("cpu", 0, model, problem=problem, physical_id=name, versions=versions("cpu"))
 
 
