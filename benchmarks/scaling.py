@@ -30,7 +30,7 @@ class Size:
     factor: int
 
 
-FULL, QUICK = Size(16, 110_000), Size(4, 30_000)
+FULL, QUICK = Size(8, 260_000), Size(4, 30_000)
 PROMISED = {2: 1.6, 4: 2.8}  # times as many cases as with one device; starting and ending a run is in both
 
 
