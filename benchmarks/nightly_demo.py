@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -92,6 +93,7 @@ def main() -> int:
         nights.append(_night(options.into, number))
         print(nights[-1].line(), flush=True)
     print(f"Page: {options.into / 'reports/index.html'}")
+    print(f"A against A, nights 1 to {SLOW_FROM - 1}: {_restlessness(nights)}.")
     return _judge(nights)
 
 
@@ -126,6 +128,18 @@ def _night(folder: Path, number: int) -> Night:
     return Night(
         number, done.returncode, artifacts.read(path, VerdictsRecord), time.monotonic() - begun, os.getloadavg()[0]
     )
+
+
+def _restlessness(nights: list[Night]) -> str:
+    """How far each golden strays from its own median while nothing changes: what the machine itself does."""
+    found = []
+    for name in FUNCTIONS:
+        times = [case.e2e_us for night in nights[: SLOW_FROM - 1] for case in night.record.cases if name in case.case]
+        known = [time_us for time_us in times if time_us]
+        middle = median(known) if known else 0.0
+        stray = max((abs(time_us / middle - 1) for time_us in known), default=0.0)
+        found.append(f"{name} {middle:.1f} us, at most {100 * stray:.1f} % off")
+    return "; ".join(found)
 
 
 def _judge(nights: list[Night]) -> int:

@@ -14,6 +14,8 @@ from scripts.status import Status
 
 # Device span over host wall: what the device does lies inside the call. A quarter is left for the profiler's own cost.
 DISTURBED = Decimal("1.25")
+# A golden on the CPU of whose time more than half, and more than a millisecond, is not in its kernels' span.
+UNSEEN, UNSEEN_US = 2, 1000
 MEAN_DECIMALS = 3  # of a mean duration: a nanosecond
 
 
@@ -98,6 +100,13 @@ def warnings(perf: PerfRecord) -> list[str]:
             f"The device was at work for {us(perf.device_span.median_us)} (median) of a call that takes "
             f"{us(wall.median_us)} without the profiler: the profiler, or another load on the machine, disturbed this "
             "measurement. Do not use its E2E; measure again on an idle machine."
+        )
+    span_us = perf.device_span.median_us
+    if wall and perf.profile.device.kind == "cpu" and wall.median_us > max(UNSEEN * span_us, span_us + UNSEEN_US):
+        found.append(
+            f"The call takes {us(wall.median_us)} (median, without the profiler), from its first kernel to its last "
+            f"{us(span_us)}: the rest is work that torch's profiler does not see, such as numpy's or waiting, and the "
+            "E2E is without it."
         )
     return list(dict.fromkeys(found))
 

@@ -23,6 +23,7 @@ import numpy as np
 from scripts.errors import ConfigError
 
 RESAMPLES = 10_000
+MOST_PICKED = 4_000_000  # samples picked at a time
 CONFIDENCE = 0.95
 PRACTICAL = 0.02
 FEWEST = 6  # below, no interval of a median covers it with 95 %
@@ -100,10 +101,16 @@ def _kept(one: Comparison, p: float, count: int) -> Comparison:
 
 
 def _resampled_ratios(golden: np.ndarray, candidate: np.ndarray, paired: bool) -> np.ndarray:
+    """RESAMPLES ratios of medians, in blocks, so that long series need no more memory than short ones."""
     generator = np.random.default_rng(SEED)
-    picks = generator.integers(len(golden), size=(RESAMPLES, len(golden)))
-    others = picks if paired else generator.integers(len(candidate), size=(RESAMPLES, len(candidate)))
-    return np.median(golden[picks], axis=1) / np.median(candidate[others], axis=1)
+    rows = max(1, MOST_PICKED // max(len(golden), len(candidate)))
+    blocks = []
+    for done in range(0, RESAMPLES, rows):
+        count = min(rows, RESAMPLES - done)
+        picks = generator.integers(len(golden), size=(count, len(golden)))
+        others = picks if paired else generator.integers(len(candidate), size=(count, len(candidate)))
+        blocks.append(np.median(golden[picks], axis=1) / np.median(candidate[others], axis=1))
+    return np.concatenate(blocks)
 
 
 def _p(ratios: np.ndarray, samples: int) -> float:

@@ -235,6 +235,15 @@ def test_a_device_time_longer_than_the_call_is_called_out() -> None:
     assert "None." in section(report.render(perf_record(device_span=spread("330"))), "## Warnings")
 
 
+@pytest.mark.parametrize(
+    ("kind", "wall", "warned"), [("cpu", "10517", True), ("cpu", "1900", False), ("npu", "9e4", False)]
+)
+def test_work_that_the_profiler_does_not_see_on_the_cpu_is_called_out(kind: str, wall: str, warned: bool) -> None:
+    profile = profile_record(device=DeviceInfo(kind, kind, "AMD EPYC"))
+    text = report.render(perf_record(profile, device_span=spread("1000"), host_wall=spread(wall)))
+    assert ("from its first kernel to its last 1000.0us" in section(text, "## Warnings")) is warned
+
+
 def test_one_iteration_has_no_spread() -> None:
     perf = perf_record(profile_record(iterations=1))
     row = table(section(report.render(perf), "## Spread"))[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,14 @@ def test_pairing_cancels_what_drifts_for_both() -> None:
 def test_the_same_samples_always_get_the_same_verdict() -> None:
     a, b = series(100, 0.1), series(97, 0.1, seed=2)
     assert judge(a, b, paired=False) == judge(a, b, paired=False)
+
+
+def test_long_series_need_no_more_memory_than_short_ones() -> None:
+    tracemalloc.start()
+    assert judge(series(100, 0.1, n=4_000), series(90, 0.1, n=4_000, seed=2), paired=False).low > 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300e6  # all resamples at once would be more than a GB
 
 
 def test_false_verdicts_are_rare_when_nothing_differs() -> None:
