@@ -125,11 +125,11 @@ class Server:
     ) -> None:
         """Have a child do the step on `device`, or on one of the planned ones that is left."""
         handed = replace(planned, devices=(device,)) if device else planned
-        if step in MEASURING and planned.devices and not (handed := self.roster.left(planned)).devices:
-            failure = self.roster.none_left(planned)
-            _answer(client, trail.told(_failed_step(request, planned, failure)))
-            return
         try:
+            if step in MEASURING and planned.devices and not (handed := self.roster.left(planned)).devices:
+                failure = self.roster.none_left(planned)
+                _answer(client, trail.told(_failed_step(request, planned, failure)))
+                return
             _warm_up(planned)
             self._fork(request, step, planned, client, trail, handed)
         except Exception as error:  # a full disk, no free descriptor, no memory to fork
