@@ -8,16 +8,18 @@ can be loaded.
 from __future__ import annotations
 
 import base64
+import fnmatch
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from scripts import artifacts, page_data
-from scripts.accepted import AcceptedChange
+from scripts.accepted import FILE, AcceptedChange
 from scripts.formatting import TEMPLATES, plural
 from scripts.history import History, HistoryRow
 from scripts.history_rows import RunFacts
+from scripts.names import did_you_mean, quote
 from scripts.page_data import Past, Shown
 
 NIGHTS = 90  # drawn in a history line
@@ -79,6 +81,15 @@ def past_of(
         return [replace(row, case_id=renamed.get(row.case_id, row.case_id)) for row in found]
 
     found = series.of([*before(NIGHTS, HEAVY), *(rows if judged else ())], accepted, renamed)
+    names = {
+        name for one in found for name in (one.case_id, *(old for old, now in renamed.items() if now == one.case_id))
+    }
+    problems += [
+        f"{FILE}: {quote(change.case)} is no case of these nights, so nothing is accepted by it."
+        f"{did_you_mean(change.case, sorted(names))}"
+        for change in accepted
+        if not fnmatch.filter(names, change.case)
+    ]
     compared = before(COMPARED - 1, ("iteration_us", "warnings", "inputs", "command"))
     return Past(series.of_rows(found, rows), compared, problems)
 

@@ -233,8 +233,10 @@ class _Builder:
             steps=[(i, _level_change(series, i)) for i in series.change_points],
             marks=marks,
             accepted=[
-                (next((i for i, point in enumerate(points) if point.at >= change.since), len(points) - 1), change.why)
+                (at, change.why)
                 for change in series.accepted
+                # 0: before the nights that are shown, or after all of them
+                if (at := next((i for i, point in enumerate(points) if point.at >= change.since), 0))
             ],
             baseline=series.last.baseline_us,
             smallest=series.last.smallest_change,

@@ -126,6 +126,20 @@ def test_a_change_that_was_accepted_stays_so_after_a_rename(project: Path) -> No
     assert set(words(record).values()) == {Verdict.NOT_ENOUGH_HISTORY}
 
 
+def test_an_accepted_change_of_no_case_is_named(project: Path) -> None:
+    past()
+    entries = (
+        "- {case: small_goldne/one, since: 2026-06-12, why: x}\n- {case: small_golden/*, since: 2036-06-12, why: y}\n"
+    )
+    (project / "config/accepted_changes.yaml").write_text(entries)
+    record = over(NOW, {ONE: "100", TWO: "100"})
+    (note,) = record.problems
+    assert note.startswith('config/accepted_changes.yaml: "small_goldne/one" is no case of these nights')
+    assert "Did you mean small_golden/one" in note
+    assert set(words(record).values()) == {Verdict.SAME}  # what is accepted from a later day on is no matter yet
+    assert '"accepted":[]' in Path("reports/index.html").read_text()
+
+
 def test_a_removed_operator_is_no_case_of_the_night(project: Path) -> None:
     past()
     (project / "config/cases.yaml").write_text(CASES.replace("      two:", "      # two:"))
