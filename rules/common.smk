@@ -8,6 +8,7 @@ from scripts import workflow_steps as steps
 
 stale = steps.begin(config, workflow)
 plan = stale.plan
+why = stale.reasons  # of a job, for its message
 CASE = (
     "{root}/{operator}/{case}/{key}"  # root: prof, the cache, or one night's own folder
 )

@@ -8,9 +8,7 @@ rule locate_output:
         f"{CASE}/output.json",
     log:
         f"{CASE}/locate_output.log",
-    params:
-        why=lambda wildcards, output: stale.why("locate_output", wildcards),
     message:
-        "locate_output of {wildcards.operator}/{wildcards.case}: {params.why}"
+        "locate_output of {wildcards.operator}/{wildcards.case}: {why.locate_output:{output[0]}}"
     run:
         steps.locate_output(stale, wildcards, str(log))

@@ -7,15 +7,7 @@ rule make_inputs:
         tensors=steps.cluster.stays_in_its_job(f"{CASE}/inputs.pt"),
     log:
         f"{CASE}/make_inputs.log",
-    params:
-        plan=lambda wildcards: steps.saved(stale, wildcards.root),
-        why=lambda wildcards, output: stale.why("make_inputs", wildcards),
     message:
-        "make_inputs of {wildcards.operator}/{wildcards.case}: {params.why}"
+        "make_inputs of {wildcards.operator}/{wildcards.case}: {why.make_inputs:{output[0]}}"
     run:
-        steps.ask(
-            "make_inputs",
-            f"{wildcards.operator}/{wildcards.case}",
-            params.plan,
-            str(log),
-        )
+        steps.ask(stale, wildcards, "make_inputs", str(log))

@@ -17,9 +17,7 @@ rule page:
         prometheus="reports/goldenprof.prom",
     log:
         "reports/.page.log",
-    params:
-        why=lambda wildcards, output: stale.why_page("page", output[0]),
     message:
-        "page: {params.why}"
+        "page: {why.page:{output[0]}}"
     run:
         steps.page(stale)

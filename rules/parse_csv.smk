@@ -8,9 +8,7 @@ rule parse_csv:
         f"{CASE}/perf.json",
     log:
         f"{CASE}/parse_csv.log",
-    params:
-        why=lambda wildcards, output: stale.why("parse_csv", wildcards),
     message:
-        "parse_csv of {wildcards.operator}/{wildcards.case}: {params.why}"
+        "parse_csv of {wildcards.operator}/{wildcards.case}: {why.parse_csv:{output[0]}}"
     run:
         steps.parse_csv(stale, wildcards, str(log))

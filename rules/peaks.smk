@@ -15,9 +15,7 @@ rule device_peaks:
     priority: 1
     resources:
         device=1,
-    params:
-        plan=lambda wildcards: steps.saved(stale),
     message:
         "device_peaks of {wildcards.environment}: asked for once per device and set of versions"
     run:
-        steps.ask("peaks", f".devices/{wildcards.environment}", params.plan, str(log))
+        steps.measure_peaks(stale, wildcards, str(log))

@@ -11,15 +11,7 @@ rule profile:
     priority: 1  # what is drawn is measured before more is drawn: inputs are large, and go when they were measured
     resources:
         device=1,
-    params:
-        plan=lambda wildcards: steps.saved(stale, wildcards.root),
-        why=lambda wildcards, output: stale.why("profile", wildcards),
     message:
-        "profile of {wildcards.operator}/{wildcards.case}: {params.why}"
+        "profile of {wildcards.operator}/{wildcards.case}: {why.profile:{output[0]}}"
     run:
-        steps.ask(
-            "profile",
-            f"{wildcards.operator}/{wildcards.case}",
-            params.plan,
-            str(log),
-        )
+        steps.ask(stale, wildcards, "profile", str(log))

@@ -14,10 +14,8 @@ rule report:
         ),
     log:
         "reports/{operator}/.{case}.log",
-    params:
-        why=lambda wildcards, output: stale.why_page("report", output[0]),
     message:
-        "report of {wildcards.operator}/{wildcards.case}: {params.why}"
+        "report of {wildcards.operator}/{wildcards.case}: {why.report:{output[0]}}"
     run:
         steps.report(stale, wildcards, str(log))
 
@@ -40,10 +38,8 @@ rule operator_report:
         ),
     log:
         "reports/.{operator}.log",
-    params:
-        why=lambda wildcards, output: stale.why_page("operator_report", output[0]),
     message:
-        "operator_report of {wildcards.operator}: {params.why}"
+        "operator_report of {wildcards.operator}: {why.operator_report:{output[0]}}"
     run:
         steps.operator_report(stale, wildcards)
 
@@ -66,9 +62,7 @@ rule summary:
         ),
     log:
         "reports/.summary.log",
-    params:
-        why=lambda wildcards, output: stale.why_page("summary", output[0]),
     message:
-        "summary: {params.why}"
+        "summary: {why.summary:{output[0]}}"
     run:
         steps.summary(stale)

@@ -45,3 +45,6 @@ class CaseFailure(GoldenprofError):
         self.status = status
         self.message = message
         self.advice = advice
+
+    def __reduce__(self) -> tuple[type[CaseFailure], tuple[Status, str, str]]:
+        return type(self), (self.status, self.message, self.advice)

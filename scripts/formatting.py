@@ -87,9 +87,12 @@ def plain(text: str) -> str:
 
 def md(text: object) -> Markdown:
     """Escape `text` for running Markdown text and table cells (GitHub's flavour)."""
-    if isinstance(text, Markdown):
-        return text
-    if HARMLESS.fullmatch(str(text)):
+    return text if isinstance(text, Markdown) else _escaped(str(text))
+
+
+@functools.lru_cache(maxsize=4096)  # most of a report is the same in the next one
+def _escaped(text: str) -> Markdown:
+    if HARMLESS.fullmatch(text):
         return Markdown(text)
     escaped = re.sub(r"&(?=#?\w+;)", "&amp;", one_line(text).replace("\\", "\\\\")).replace("<", "&lt;")
     escaped = re.sub(r"([`|*~$])", r"\\\1", escaped)

@@ -22,11 +22,12 @@ from pathlib import Path
 
 import msgspec
 
-from scripts import changes
+from scripts import changes, failures, peaks
 from scripts.plan import PlannedCase, code_digest
 
 STEPS = ("make_inputs", "profile", "locate_output", "parse_csv", "report")  # in the order in which they follow
 PAGES = ("report", "operator_report", "summary", "page")  # what is made with templates
+HISTORY = Path("history")
 # What is there when a step of a case has ended.
 OUTPUTS = {
     "make_inputs": "inputs.json",
@@ -74,15 +75,15 @@ class _Stamped(msgspec.Struct):
 
 def of_case(planned: PlannedCase) -> Verdict:
     """What has to run before the case's perf.json is right."""
-    if not (planned.folder / "profile.json").exists():
+    if not os.path.exists(f"{planned.place}/profile.json"):
         return Verdict("profile", changes.why(planned))
     for step in ("locate_output", "parse_csv"):
-        if why := _why_stale(_json_stamp(planned.folder / OUTPUTS[step]), stamp(step, planned)):
+        if why := _why_stale(_json_stamp(f"{planned.place}/{OUTPUTS[step]}"), stamp(step, planned)):
             return Verdict(step, why)
     return Verdict()
 
 
-def of_page(page: Path, rule: str, sources: Iterable[Path], extra: str = "") -> str:
+def of_page(page: Path, rule: str, sources: Iterable[Path | str], extra: str = "") -> str:
     """Why a page has to be made again by `rule` from `sources`, which are right; "" when it stands."""
     return _why_stale(_page_stamp(page), page_stamp(rule, sources, extra))
 
@@ -90,12 +91,25 @@ def of_page(page: Path, rule: str, sources: Iterable[Path], extra: str = "") -> 
 def stamp(step: str, planned: PlannedCase) -> Stamp:
     """What `step` (locate_output or parse_csv) would write now into its record."""
     names = ("profile.json",) if step == "locate_output" else ("profile.json", "output.json")
-    return Stamp(code(step), _content(planned.folder / name for name in names))
+    return Stamp(code(step), _content(f"{planned.place}/{name}" for name in names))
 
 
-def page_stamp(rule: str, sources: Iterable[Path], extra: str = "") -> Stamp:
+def page_stamp(rule: str, sources: Iterable[Path | str], extra: str = "") -> Stamp:
     """What a page made by `rule` from `sources` would carry now; `extra` is what else it shows."""
     return Stamp(code(rule), _content(sources, extra))
+
+
+def sweep_sources(cases: list[PlannedCase]) -> tuple[list[Path], str]:
+    """The files that the summary and the page are made from, and what they show of the cases file and of the nights."""
+    files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
+    shown = [(planned.case.id, planned.case.family, planned.case.tier) for planned in cases]
+    return files, repr((shown, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
+
+
+def with_peaks(cases: list[PlannedCase]) -> list[Path | str]:
+    """The files that a report of `cases` is made from: perf.json, and its device's peaks where there are any."""
+    shown = sorted({path for planned in cases if (path := peaks.path_of(planned.key)).exists()})
+    return [*(f"{planned.place}/perf.json" for planned in cases), *shown]
 
 
 def tail(made: Stamp) -> str:
@@ -126,10 +140,10 @@ def _why_stale(found: str | None, wanted: Stamp) -> str:
     return "the code that makes it has changed"
 
 
-def _json_stamp(path: Path) -> str | None:
+def _json_stamp(path: str) -> str | None:
     """The stamp of a record, "" when it has none or cannot be read, None when there is no file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Stamped).stamp
+        return msgspec.json.decode(_bytes(path), type=_Stamped).stamp
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError):
@@ -148,18 +162,23 @@ def _page_stamp(path: Path) -> str | None:
     return f"{match[1].decode()}-{match[2].decode()}" if match else ""
 
 
-def _content(files: Iterable[Path], extra: str = "") -> str:
+def _content(files: Iterable[Path | str], extra: str = "") -> str:
     total = hashlib.sha256(extra.encode())
     for file in files:
         try:
             status = os.stat(file)
-            total.update(_file_digest(file, (status.st_mtime_ns, status.st_size, status.st_ino)))
+            total.update(_file_digest(os.fspath(file), (status.st_mtime_ns, status.st_size, status.st_ino)))
         except OSError:
             total.update(b"absent")
     return total.hexdigest()[:16]
 
 
 @lru_cache(maxsize=100_000)
-def _file_digest(file: Path, version: tuple[int, int, int]) -> bytes:
+def _file_digest(file: str, version: tuple[int, int, int]) -> bytes:
     """Asked several times for each file; `version` tells within this process whether it was written anew."""
-    return hashlib.sha256(file.read_bytes()).digest()
+    return hashlib.sha256(_bytes(file)).digest()
+
+
+def _bytes(file: str) -> bytes:
+    with open(file, "rb") as opened:
+        return opened.read()

@@ -27,8 +27,11 @@ PATTERN = re.compile(r"[0-9a-f]{12}-[a-z]+-[0-9a-f]{8}")
 FACTS = ("torch", "torch_npu", "cann", "cuda", "driver", "omp_wait_policy", "model")
 
 
-def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
-    """12 hex digits of what is measured: the call, its inputs, the settings that shape them, and the code."""
+def case_digest(case: Case, golden: Path, roots: tuple[Path, ...], known: dict[str, str] | None = None) -> str:
+    """12 hex digits of what is measured: the call, its inputs, the settings that shape them, and the code.
+
+    `known` is the code of `golden` where it was just asked for.
+    """
     measured = replace(
         case,
         operator="",
@@ -40,7 +43,7 @@ def case_digest(case: Case, golden: Path, roots: tuple[Path, ...]) -> str:
         arguments=tuple(sorted(case.arguments, key=lambda argument: argument.name)),  # they are passed by name
         settings=measured_settings(case.settings),
     )
-    facts: dict[str, object] = {"protocol": PROTOCOL, "case": measured, "code": code(golden, roots)}
+    facts: dict[str, object] = {"protocol": PROTOCOL, "case": measured, "code": known or code(golden, roots)}
     if case.source == "cann_bench":
         from scripts.sources import cann_tables
 

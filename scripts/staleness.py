@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from snakemake.io import ancient
@@ -29,27 +30,23 @@ SWEEP_PAGES = {
     **dict.fromkeys(("summary.md", "summary.csv"), "summary"),
     **dict.fromkeys(("index.html", "summary.json", "junit.xml", "ci.md", "goldenprof.prom"), "page"),
 }
-HISTORY = Path("history")
 PEAKS = "device_peaks"
 CLOCKS_DIFFER_S = 5  # between this machine and a file server
+
+
+@dataclass(frozen=True)
+class _Reason:
+    """Formatted with a job's first output as its format: why the job runs."""
+
+    of: Callable[[str], str]
+
+    def __format__(self, output: str) -> str:
+        return self.of(output)
 
 
 def operator_page(operator: str) -> Path:
     """The report of an operator."""
     return Path("reports", f"{operator}.md")
-
-
-def sweep_sources(cases: list[PlannedCase]) -> tuple[list[Path], str]:
-    """The files that the summary and the page are made from, and what they show of the cases file and of the nights."""
-    files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
-    shown = [(planned.case.id, planned.case.family, planned.case.tier) for planned in cases]
-    return files, repr((shown, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
-
-
-def with_peaks(cases: list[PlannedCase]) -> list[Path]:
-    """The files that a report of `cases` is made from: perf.json, and its device's peaks where there are any."""
-    shown = sorted({path for planned in cases if (path := peaks.path_of(planned.key)).exists()})
-    return [*(planned.folder / "perf.json" for planned in cases), *shown]
 
 
 @dataclass
@@ -58,7 +55,7 @@ class Staleness:
 
     plan: Plan
     workflow: Any
-    _verdicts: dict[Path, Verdict] = field(default_factory=dict)  # by folder
+    _verdicts: dict[str, Verdict] = field(default_factory=dict)  # by the case's place
     _why: dict[str, str] = field(default_factory=dict)  # of pages, by path
 
     def __post_init__(self) -> None:
@@ -78,8 +75,8 @@ class Staleness:
         here = self.plan.rooted(wildcards.root)
         planned = explained(lambda: here.at(wildcards.operator, wildcards.case, wildcards.key))
         if self._verdict(planned).step in (step, *freshness.before(step)):
-            self._force(planned.folder / OUTPUTS[step])
-        return [self._seen(step, planned, planned.folder / name) for name in names]
+            self._force(f"{planned.place}/{OUTPUTS[step]}")
+        return [self._seen(step, planned, f"{planned.place}/{name}") for name in names]
 
     def report_inputs(self, wildcards: Any) -> list[str]:
         """Input of rule report."""
@@ -119,7 +116,7 @@ class Staleness:
             self._why[str(page)] = "its results change"
             self._force(page)
         elif self.forced.isdisjoint((*STEPS, rule)):
-            self._judge(rule, page, *sweep_sources(cases))
+            self._judge(rule, page, *freshness.sweep_sources(cases))
             if not self._why[str(page)]:
                 return [ancient(report) for report in self.sweep() if Path(report).exists()]
         return self.sweep()
@@ -127,11 +124,11 @@ class Staleness:
     def _page_inputs(self, rule: str, page: Path, cases: list[PlannedCase]) -> list[str]:
         first = next((planned for planned in cases if self._verdict(planned).step), None)
         if first is None:
-            self._judge(rule, page, with_peaks(cases))
+            self._judge(rule, page, freshness.with_peaks(cases))
         else:
             self._why[str(page)] = _after(self._verdict(first), f" of {first.case.id}" if len(cases) > 1 else "")
             self._force(page)
-        perfs = [self._seen(rule, planned, planned.folder / "perf.json") for planned in cases]
+        perfs = [self._seen(rule, planned, f"{planned.place}/perf.json") for planned in cases]
         return [*perfs, *self._peaks_of(cases)]
 
     def _peaks_of(self, cases: list[PlannedCase]) -> list[str]:
@@ -146,7 +143,7 @@ class Staleness:
         there = str if PEAKS in self.forced else ancient
         return [there(str(path)) if path.exists() else str(path) for path in paths if path in asked or path.exists()]
 
-    def _judge(self, rule: str, page: Path, sources: Iterable[Path], extra: str = "") -> None:
+    def _judge(self, rule: str, page: Path, sources: Iterable[Path | str], extra: str = "") -> None:
         """Force a page whose sources stand if its own content says that it is stale."""
         self._why[str(page)] = why = freshness.of_page(page, rule, sources, extra)
         if why:
@@ -154,33 +151,41 @@ class Staleness:
 
     def _verdict(self, planned: PlannedCase) -> Verdict:
         """Asked once, when the DAG is built: what is made later in this run is right."""
-        if (found := self._verdicts.get(planned.folder)) is None:
-            found = self._verdicts[planned.folder] = freshness.of_case(planned)
+        if (found := self._verdicts.get(planned.place)) is None:
+            found = self._verdicts[planned.place] = freshness.of_case(planned)
         return found
 
-    def _force(self, path: Path) -> None:
+    def _force(self, path: Path | str) -> None:
         """Have what is there made again: to Snakemake alone, a file whose input is missing is good enough."""
-        if path.exists():
+        if os.path.exists(path):
             self.workflow.dag.forcefiles.add(str(path))
 
-    def _seen(self, step: str, planned: PlannedCase, path: Path) -> str:
+    def _seen(self, step: str, planned: PlannedCase, path: str) -> str:
         _date(path)
         earlier = freshness.before(step)
         runs = self._verdict(planned).step in earlier or not self.forced.isdisjoint(earlier)
-        return str(path) if runs else ancient(str(path))
+        return path if runs else ancient(path)
 
     # ------------------------------------------------------------ messages
 
-    def why(self, step: str, wildcards: Any) -> str:
-        """Why a step of a case runs."""
-        planned = self.plan.rooted(wildcards.root).case(wildcards.operator, wildcards.case)
+    @cached_property
+    def reasons(self) -> SimpleNamespace:
+        """For the rules' messages: `{why.profile:prof/op/case/key/profile.json}` is why that file is made by profile.
+
+        A message is made when its job runs; a rule's parameter would be made for every job there could be.
+        """
+        cases = {step: _Reason(partial(self._why_step, step)) for step in STEPS if step not in PAGES}
+        return SimpleNamespace(**cases, **{rule: _Reason(partial(self._why_page, rule)) for rule in PAGES})
+
+    def _why_step(self, step: str, output: str) -> str:
+        *root, operator, case, _, _ = output.split("/")
+        planned = self.plan.rooted("/".join(root)).case(operator, case)
         verdict = self._verdict(planned)
         if not verdict.step or step in self.forced:
             return self._asked(step)
         return verdict.why if step in (verdict.step, "make_inputs") else _after(verdict)
 
-    def why_page(self, rule: str, page: str) -> str:
-        """Why a page is made again."""
+    def _why_page(self, rule: str, page: str) -> str:
         return self._why.get(page) or self._asked(rule)
 
     def _asked(self, step: str) -> str:
@@ -189,11 +194,10 @@ class Staleness:
         return "forced on the command line"
 
 
-def _date(path: Path) -> None:
+def _date(path: Path | str) -> None:
     """Date a file from the future now: after a clock was set back, Snakemake would refuse all that is made of it."""
-    now = time.time()
     try:
-        if path.stat().st_mtime > now + CLOCKS_DIFFER_S:
+        if os.stat(path).st_mtime > time.time() + CLOCKS_DIFFER_S:
             os.utime(path)
     except OSError:
         pass  # it is not there, or another user's

@@ -8,15 +8,15 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from scripts import artifacts, cluster, failures, freshness, handout, stale_locks
+from scripts import cluster, failures, freshness, handout, stale_locks, workers
 from scripts.errors import CaseFailure, GoldenprofError
-from scripts.freshness import Stamp
-from scripts.plan import CACHE, Plan, PlannedCase
-from scripts.staleness import SUMMARY, Staleness, operator_page, sweep_sources, with_peaks
+from scripts.plan import CACHE, DEVICES, Plan, PlannedCase
+from scripts.staleness import SUMMARY, Staleness, operator_page
 from scripts.warm import client, protocol
 from scripts.warm.protocol import Request, Unreachable
 from scripts.workflow_errors import StepFailed, explained, healed
@@ -24,6 +24,7 @@ from scripts.workflow_errors import StepFailed, explained, healed
 NO_LIMIT = 100_000  # jobs per timespan in profiles/default
 DEVICE = "device"  # the resource of which a profile job takes one
 ROOM = 2  # jobs that draw inputs and parse, besides those that measure
+_saving = threading.Lock()  # the plan, once
 
 
 def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
@@ -38,11 +39,6 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
         workflow.register_resource(DEVICE, plan.profile_jobs)
     cluster.pass_on(workflow, DEVICE)
     return Staleness(plan, workflow)
-
-
-def saved(stale: Staleness, root: str = CACHE) -> str:
-    """The saved plan's path, for the steps that run in another process; `root` is the folder of the artifacts."""
-    return str(explained(lambda: stale.plan.rooted(root).saved))
 
 
 def start(stale: Staleness) -> None:
@@ -95,12 +91,21 @@ def finish(stale: Staleness, failed: bool) -> None:
         explained(plan.night.conclude)
 
 
-def ask(step: str, case: str, saved_plan: str, log: str) -> None:
-    """Rules make_inputs, profile and device_peaks: the warm parent does the step in a process of its own."""
+def ask(stale: Staleness, wildcards: Any, step: str, log: str) -> None:
+    """Rules make_inputs and profile: the warm parent does the step in a process of its own."""
+    _ask(stale.plan.rooted(wildcards.root), step, f"{wildcards.operator}/{wildcards.case}", log)
+
+
+def measure_peaks(stale: Staleness, wildcards: Any, log: str) -> None:
+    """Rule device_peaks."""
+    _ask(stale.plan, "peaks", f"{DEVICES}/{wildcards.environment}", log)
+
+
+def _ask(here: Plan, step: str, case: str, log: str) -> None:
+    with _saving:
+        saved = str(explained(lambda: here.saved))
     try:
-        answer = client.ask(Request(step, saved_plan, case, log)) or failures.of_lost_parent(
-            step, saved_plan, case, log
-        )
+        answer = client.ask(Request(step, saved, case, log)) or failures.of_lost_parent(step, saved, case, log)
     except Unreachable as error:
         print(error, file=sys.stderr, flush=True)
         raise StepFailed(f"{case}: {error}") from None
@@ -112,31 +117,17 @@ def ask(step: str, case: str, saved_plan: str, log: str) -> None:
 
 def locate_output(stale: Staleness, wildcards: Any, log: str) -> None:
     """Rule locate_output."""
-    from scripts import locate_output as step
-
-    _step(stale, wildcards, "locate_output", log, lambda planned: _record("locate_output", planned, step.locate))
+    _step(stale, wildcards, "locate_output", log)
 
 
 def parse_csv(stale: Staleness, wildcards: Any, log: str) -> None:
-    """Rule parse_csv. Where the CPU is the device, parsing waits while it measures."""
-    from scripts import parse_csv as step
-
-    def work(planned: PlannedCase) -> None:
-        with handout.beside_measuring(planned.key, planned.devices):
-            _record("parse_csv", planned, step.parse)
-
-    _step(stale, wildcards, "parse_csv", log, work)
+    """Rule parse_csv."""
+    _step(stale, wildcards, "parse_csv", log)
 
 
 def report(stale: Staleness, wildcards: Any, log: str) -> None:
     """Rule report."""
-    from scripts import report as step
-
-    def work(planned: PlannedCase) -> None:
-        stamp = freshness.page_stamp("report", with_peaks([planned]))
-        step.run(planned.folder / "perf.json", planned.report, freshness.tail(stamp))
-
-    _step(stale, wildcards, "report", log, work)
+    _step(stale, wildcards, "report", log)
 
 
 def operator_report(stale: Staleness, wildcards: Any) -> None:
@@ -145,7 +136,7 @@ def operator_report(stale: Staleness, wildcards: Any) -> None:
 
     def work() -> None:
         cases = stale.plan.operator(wildcards.operator)
-        stamp = freshness.page_stamp("operator_report", with_peaks(cases))
+        stamp = freshness.page_stamp("operator_report", freshness.with_peaks(cases))
         step.run(wildcards.operator, [planned.folder / "perf.json" for planned in cases], target, freshness.tail(stamp))
 
     target = operator_page(wildcards.operator)
@@ -216,7 +207,7 @@ def _write_summary(plan: Plan) -> None:
 
     cases = plan.sweep()
     plan.summary_wanted = False
-    stamp = freshness.page_stamp("summary", *sweep_sources(cases))
+    stamp = freshness.page_stamp("summary", *freshness.sweep_sources(cases))
     step.run([_entry(planned) for planned in cases], SUMMARY, SUMMARY.with_suffix(".csv"), freshness.tail(stamp))
 
 
@@ -225,7 +216,7 @@ def _write_page(plan: Plan) -> None:
 
     cases = plan.sweep()
     plan.page_wanted = False
-    stamp = freshness.page_stamp("page", *sweep_sources(cases))
+    stamp = freshness.page_stamp("page", *freshness.sweep_sources(cases))
     print(sweep_page.write(cases, [_entry(planned) for planned in cases], freshness.tail(stamp)), flush=True)
 
 
@@ -235,20 +226,16 @@ def _entry(planned: PlannedCase) -> Any:
     return SummaryEntry.of(planned, planned.report)
 
 
-def _record(step: str, planned: PlannedCase, make: Callable[[Path], Any]) -> None:
-    stamp: Stamp = freshness.stamp(step, planned)  # before: what changes meanwhile is stale
-    record = make(planned.folder)
-    record.stamp = str(stamp)
-    artifacts.write(planned.folder / freshness.OUTPUTS[step], record)
+def _step(stale: Staleness, wildcards: Any, name: str, log: str) -> None:
+    """Have one step of a case done by a worker; a failure is remembered, shown, and ends the job.
 
-
-def _step(stale: Staleness, wildcards: Any, name: str, log: str, work: Callable[[PlannedCase], None]) -> None:
-    """Do one step of a case in this process; a failure is remembered, shown, and ends the job."""
+    Where the CPU is the device, parsing waits while it measures.
+    """
     here = stale.plan.rooted(getattr(wildcards, "root", CACHE))
     planned = explained(lambda: here.case(wildcards.operator, wildcards.case))
-    Path(log).unlink(missing_ok=True)
     try:
-        work(planned)
+        with handout.beside_measuring(planned.key, planned.devices) if name == "parse_csv" else nullcontext():
+            workers.ours.do(name, planned, log)
     except CaseFailure as failure:
         text = failures.write(planned, name, failure, Path(log))
         print(text, file=sys.stderr, flush=True)
@@ -257,5 +244,3 @@ def _step(stale: Staleness, wildcards: Any, name: str, log: str, work: Callable[
         text = healed(error)
         print(text, file=sys.stderr, flush=True)
         raise StepFailed(text) from None
-    failures.clear(planned)
-    planned.link_latest()
