@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,14 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...], device: s
     args, kwargs = source.arguments()
     names = source.parameters
     tensors.check_leaves(args, kwargs, names)
-    record = _record(case, key, args, kwargs, names)
+    case_dir.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(1) as beside:  # writing and hashing both leave the interpreter to others
+        saved = beside.submit(tensors.save, case_dir / "inputs.pt", args, kwargs)
+        record = _record(case, key, args, kwargs, names)
+        saved.result()
     record.facts = source.facts
     record.code = keys.code(Path(case.golden), roots)
     record.device_facts = keys.facts(identity.resolve(device or case.settings.device))
-    case_dir.mkdir(parents=True, exist_ok=True)
-    tensors.save(case_dir / "inputs.pt", args, kwargs)
     artifacts.write(case_dir / "inputs.json", record)
 
 
