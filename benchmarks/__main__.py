@@ -84,7 +84,7 @@ PARTS: dict[str, Callable[[Sizes, bool, list[Scale]], Iterable[Line]]] = {
     "profiled": lambda sizes, slow, _: sweep.profiled(sizes.trivial, slow),
     "dag": _dag,
     "scaling": lambda sizes, slow, _: scaling.lines(sizes is QUICK, slow),
-    "noise": lambda sizes, slow, _: () if slow else device.noise(sizes.noisy),
+    "noise": lambda sizes, slow, _: device.noise(sizes.noisy, slow),
 }
 
 
@@ -111,11 +111,11 @@ def _machine() -> str:
 
 
 def _growth(scales: list[Scale]) -> str:
-    """A table and a plot of processor seconds over the number of cases."""
+    """A table and a plot of seconds over the number of cases."""
     events = list(dict.fromkeys(scale.event for scale in scales))
     counts = sorted({scale.cases for scale in scales})
     found = {(scale.event, scale.cases): scale for scale in scales}
-    rows = [_row(["processor seconds, ours / empty rules", *(f"{count} cases" for count in counts)])]
+    rows = [_row(["seconds, ours / empty rules", *(f"{count} cases" for count in counts)])]
     rows.append(_row(["---"] * (1 + len(counts))))
     for event in events:
         cells = [found[event, count] for count in counts]
@@ -125,7 +125,7 @@ def _growth(scales: list[Scale]) -> str:
         ours, empty = ([getattr(found[event, count], side) for count in counts] for side in ("ours", "empty"))
         plots.append(
             f'```mermaid\nxychart-beta\n    title "{event}: ours (upper line) and empty rules"\n'
-            f'    x-axis "cases" [{", ".join(map(str, counts))}]\n    y-axis "processor seconds"\n'
+            f'    x-axis "cases" [{", ".join(map(str, counts))}]\n    y-axis "seconds"\n'
             f"    line [{', '.join(f'{value:.2f}' for value in ours)}]\n"
             f"    line [{', '.join(f'{value:.2f}' for value in empty)}]\n```"
         )

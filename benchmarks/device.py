@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from benchmarks import project
 from benchmarks.lines import Line
+from scripts import artifacts
+from scripts.artifacts import PerfRecord
+from scripts.devices.identity import cpu_count
 
 GOLDEN = """
 import torch
@@ -98,18 +103,34 @@ def _timed(owner: Any, names: tuple[str, ...], spent: dict[str, float]) -> Itera
             setattr(owner, name, work)
 
 
-def noise(cases: int) -> Iterator[Line]:
-    """The spread (IQR over median) of the same cases with -j8 and with -j1: the median over the cases."""
-    from scripts import artifacts
-    from scripts.artifacts import PerfRecord
+def noise(cases: int, slow: bool = False) -> Iterator[Line]:
+    """The same cases with -j8 and with -j1: spread (IQR over median) and E2E, the medians over the cases.
 
+    `slow`: something disturbs the run with -j8.
+    """
     spreads: dict[str, float] = {}
+    levels: dict[str, float] = {}
     for jobs in ("-j1", "-j8"):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, _disturbed() if slow and jobs == "-j8" else nullcontext():
             made = project.checkout(Path(folder, "ours"), cases)
             made.edit_cases("iterations: 3", "iterations: 15")
             made.edit_cases("[64, 64]", "[1024, 1024]")
             made.seconds(jobs, *(f"reports/{case}.md" for case in made.cases))
             perfs = [artifacts.read(path, PerfRecord) for path in made.path.glob("prof/*/*/*-cpu-*/perf.json")]
             spreads[jobs] = statistics.median(perf.device_total.relative_iqr for perf in perfs)
+            levels[jobs] = float(statistics.median(perf.e2e_us for perf in perfs))
     yield Line(f"spread of {cases} cases with -j8, against -j1", spreads["-j8"], spreads["-j1"], "of the median", 1.5)
+    yield Line(f"E2E of {cases} cases with -j8, against -j1", levels["-j8"], levels["-j1"], "us", 1.1)
+
+
+@contextmanager
+def _disturbed() -> Iterator[None]:
+    """Every core has other work, on and off."""
+    code = "import time\nwhile True:\n end = time.time() + 0.02\n while time.time() < end: pass\n time.sleep(0.02)"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2 * cpu_count())]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -15,7 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from scripts import kernel_csv, kernel_table
+from scripts import artifacts, kernel_csv, kernel_table
+from scripts.artifacts import DeviceInfo, Noise, OutputRecord, ProfileRecord
 
 PIPES = [
     *(f"aic_{pipe}_{what}" for pipe in ("mac", "scalar", "mte1", "mte2", "fixpipe") for what in ("time(us)", "ratio")),
@@ -28,6 +29,8 @@ HEADER = [
     *("Context ID", "aicore_time(us)", "aic_total_cycles", "aic_icache_miss_rate", "aiv_time(us)"),
     *("aiv_total_cycles", "aiv_icache_miss_rate", *PIPES, "cube_utilization(%)"),
 ]
+STEPS = 10
+TIMES = [column for column in HEADER if column.endswith("_time(us)")]
 TYPES = ("MatMulV3", "Add", "Mul", "Cast", "RmsNorm", "SoftmaxV2", "ReduceSum", "Slice", "Transpose", "Exp")
 
 
@@ -40,10 +43,49 @@ def write(path: Path, rows: int) -> None:
             op, start = TYPES[k % 10], 1_764_246_877_074_017_600 + 20_001 * k
             shapes = f'"""{64 * (k % 40 + 1)},4096;64"""'
             file.write(
-                f"{k * 10 // rows},0,4294967295,{k % 65536},2,aclnn{op}_{op}AiCore_{op},{op},dynamic,AI_VECTOR_CORE,"
+                f"{k * STEPS // rows},0,4294967295,{k % 65536},2,aclnn{op}_{op}AiCore_{op},{op},dynamic,AI_VECTOR_CORE,"
                 f"{start // 1000}.{start % 1000:03d}\t,{k % 977}.{k % 1000:03d},1.090000,40,0,NO,"
                 f"{shapes},FLOAT;FLOAT,ND;ND,{shapes},FLOAT,ND,N/A,{pmu}\r\n"
             )
+
+
+def write_case(case_dir: Path, rows: int) -> Path:
+    """A case that only has to be parsed, with `rows` kernels in STEPS iterations; returns its table."""
+    output = Path("bench_1_20260101000000000_ascend_pt", "ASCEND_PROFILER_OUTPUT", "kernel_details.csv")
+    (case_dir / output).parent.mkdir(parents=True)
+    write(case_dir / output, rows)
+    artifacts.write(case_dir / "profile.json", _profile(output.parts[0]))
+    record = OutputRecord(
+        output.parts[0], output.as_posix(), "kernel_details", "written for this benchmark", [], "Level1"
+    )
+    artifacts.write(case_dir / "output.json", record)
+    return case_dir / output
+
+
+def _profile(folder: str) -> ProfileRecord:
+    return ProfileRecord(
+        operator="bench_golden",
+        case="bench",
+        key="0-npu-0",
+        device=DeviceInfo("npu:0", "npu", "Ascend910B", "0"),
+        started_at="unknown",
+        profiler_dir=folder,
+        iterations=STEPS,
+        warmup=0,
+        cache="unknown",
+        noise=Noise(0.0, (), "", ()),
+        restored=[],
+        regions=[],
+        inputs=[],
+        scalars={},
+        outputs=[],
+        host_wall_us=[],
+        profiled_wall_us=[],
+        versions={},
+        environment={},
+        settings={},
+        command="",
+    )
 
 
 def bare(path: Path) -> pa.Table:
