@@ -37,10 +37,11 @@ class Sizes:
     mib: int = 1024
     product: int = 2048
     noisy: int = 8
+    settings: int = 20
     repeats: int = 2
 
 
-QUICK = Sizes(trivial=4, cases=(20,), promised=20, rows=20_000, mib=16, product=1024, noisy=2, repeats=1)
+QUICK = Sizes(settings=4, trivial=4, cases=(20,), promised=20, rows=20_000, mib=16, product=1024, noisy=2, repeats=1)
 
 
 def main() -> int:
@@ -82,6 +83,7 @@ PARTS: dict[str, Callable[[Sizes, bool, list[Scale]], Iterable[Line]]] = {
     "inputs": lambda sizes, slow, _: single.inputs(sizes.mib, slow),
     "device": lambda sizes, slow, _: device.locked_share(sizes.product, slow),
     "profiled": lambda sizes, slow, _: sweep.profiled(sizes.trivial, slow),
+    "settings": lambda sizes, slow, _: sweep.settings(sizes.settings, slow),
     "dag": _dag,
     "scaling": lambda sizes, slow, _: scaling.lines(sizes is QUICK, slow),
     "noise": lambda sizes, slow, _: device.noise(sizes.noisy, slow),
@@ -96,8 +98,11 @@ def page(lines: list[Line], scales: list[Scale]) -> str:
         "\n".join([_row(HEADER), _row(["---"] * len(HEADER)), *(_row(line.cells()) for line in lines)]),
     ]
     if len({scale.cases for scale in scales}) > 1:
-        parts += ["\n## How cost grows\n", _growth(scales)]
+        parts += ["\n## How cost grows\n", _growth(scales), "\n" + DOMINATES.read_text(encoding="utf-8")]
     return "\n".join(parts) + "\n"
+
+
+DOMINATES = Path(__file__).with_name("what_dominates.md")
 
 
 def _machine() -> str:

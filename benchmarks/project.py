@@ -101,11 +101,13 @@ class Checkout:
     path: Path
     cases: list[str]  # ids
     output: str = ""  # of the last call
+    profile: str = "profiles/default"  # "none": Snakemake's own settings
 
     def seconds(self, *arguments: str, check: bool = True, **environment: str) -> float:
         """Wall time of one call of snakemake; RuntimeError with its output when it fails."""
         command = [sys.executable, "-m", "snakemake", "-s", str(self.path / "Snakefile"), "--directory", str(self.path)]
-        command += ["--workflow-profile", str(self.path / "profiles/default"), *arguments]
+        profile = self.profile if self.profile == "none" else str(self.path / self.profile)
+        command += ["--workflow-profile", profile, *arguments]
         start = time.perf_counter()
         done = subprocess.run(
             command,

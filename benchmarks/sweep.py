@@ -110,6 +110,21 @@ def _check(ours: Checkout, module: str, cases: int) -> None:
         raise RuntimeError(f"{done} jobs ran where {wanted[0]} were meant; the output ends:\n{ours.output[-2000:]}")
 
 
+def settings(cases: int, slow: bool = False) -> Iterator[Line]:
+    """What an empty job costs with profiles/default and with Snakemake's own settings; `slow`: with those twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        empty = project.empty(Path(folder, "empty"), cases)
+        ours = _seconds_a_job(empty, "none" if slow else "profiles/default")
+        theirs = _seconds_a_job(empty, "none")
+    yield Line("an empty job with profiles/default, against Snakemake's own settings", ours, theirs, "s", 5, True)
+
+
+def _seconds_a_job(empty: Checkout, profile: str) -> float:
+    empty.profile = profile
+    rest = empty.seconds("-j2")
+    return (empty.seconds("-j2", "-R", "report") - rest) / len(empty.cases)
+
+
 def lines(scales: list[Scale]) -> Iterator[Line]:
     """The promises about one number of cases."""
     for scale in scales:
