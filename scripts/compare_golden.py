@@ -21,7 +21,7 @@ from scripts.devices.identity import DeviceIdentity
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.measure import GoldenCrash, Measurement
 from scripts.plan import ROOT
-from scripts.session import Contestant
+from scripts.session import Contestant, ContestantFailed
 from scripts.status import Status
 
 GOLDEN = "golden"
@@ -62,7 +62,7 @@ def measure_case(case: Case, specs: Sequence[str], rounds: int, tolerance: Toler
     with _bench(case, found) as bench:
         functions = {spec: candidates.load(spec, bench.golden.function) for spec in specs}
         timed = [bench.prepare(spec, function, tolerance) for spec, function in functions.items()]
-        note = bench.measure(rounds)
+        note = bench.measure(rounds, tolerance)
     return CaseTimes(
         case=case.id,
         inputs=[tensors.describe(path, tensor) for path, tensor in bench.golden.tensors().items()],
@@ -96,7 +96,12 @@ def _bench(case: Case, found: DeviceIdentity) -> Iterator[_Bench]:
         make_inputs.seed_everything(case.settings.seed)
         noise = measure.noise_of(case.settings, device)
         golden = measure.prepare(device, function, args, kwargs, source.parameters, noise)
-        yield _Bench(golden, noise, case.settings.warmup)
+        try:
+            yield _Bench(golden, noise, case.settings.warmup)
+        except GoldenCrash as crash:
+            raise CaseFailure(
+                Status.GOLDEN_FAILED, str(crash), "Profile the case to see the whole diagnosis."
+            ) from crash
 
 
 class _Bench:
@@ -107,13 +112,8 @@ class _Bench:
         self.golden = golden
         self._noise = noise
         self._warmup = warmup
-        try:
-            self.golden.check()
-            self._expected = self._results(self.golden)
-        except GoldenCrash as crash:
-            raise CaseFailure(
-                Status.GOLDEN_FAILED, str(crash), "Profile the case to see the whole diagnosis."
-            ) from crash
+        self.golden.check()
+        self._expected = self._results(self.golden)
         self.timed = {GOLDEN: Timed(GOLDEN)}
         self._contestants = [Contestant(GOLDEN, self.golden, self._noise)]
 
@@ -139,10 +139,42 @@ class _Bench:
             self._contestants.append(Contestant(spec, measurement, self._noise))
         return timed
 
-    def measure(self, rounds: int) -> str:
-        """Fill in everybody's times; returns why there are no device times, "" when there are."""
+    def measure(self, rounds: int, tolerance: Tolerance) -> str:
+        """Fill in everybody's times; returns why there are no device times, "" when there are.
+
+        A candidate that fails meanwhile drops out, and the others are measured anew; one that does not return what the
+        golden returns any more has no times.
+        """
+        while True:
+            try:
+                note = self._measure(rounds)
+                break
+            except ContestantFailed as failed:
+                self._drop(failed)
+        for contestant in self._contestants[1:]:
+            timed = self.timed[contestant.name]
+            try:
+                problem = candidates.difference(self._expected, self._results(contestant.measurement), tolerance)
+            except GoldenCrash as crash:
+                problem = str(crash)
+            if problem:
+                timed.problem, timed.wall_us, timed.device_us = f"after it was measured, {problem}", [], []
+        return note
+
+    def _drop(self, failed: ContestantFailed) -> None:
+        if failed.name == GOLDEN:
+            raise failed
+        self.timed[failed.name].problem = str(failed)
+        self._contestants = [one for one in self._contestants if one.name != failed.name]
         for contestant in self._contestants:
-            contestant.measurement.warm_up(self._warmup)
+            contestant.measurement.taken_us()
+
+    def _measure(self, rounds: int) -> str:
+        for contestant in self._contestants:
+            try:
+                contestant.measurement.warm_up(self._warmup)
+            except GoldenCrash as crash:
+                raise ContestantFailed(contestant.name, crash) from crash
         for contestant, walls in zip(self._contestants, session.host_walls(self._contestants, rounds), strict=True):
             self.timed[contestant.name].wall_us = walls
         if self.device.torch_device.type == "cpu":
@@ -169,8 +201,7 @@ class _Bench:
     def _results(self, measurement: Measurement) -> dict[str, Any]:
         """What a call returns and what it writes into its inputs, from the inputs as they are drawn."""
         self.golden.restore()
-        result = candidates.snapshot(measurement.function(*measurement.args, **measurement.kwargs))
-        self.device.synchronize()
+        result = candidates.snapshot(measurement.call("a call whose results are checked"))
         written = {f"input {name}": tensor.clone() for name, (tensor, _) in self.golden.pristine.items()}
         self.golden.restore()
         return {**result, **written}

@@ -90,7 +90,7 @@ class Measurement:
     def check(self) -> None:
         """Call the golden once: see that it runs, what it returns, how much it moves and which inputs it mutates."""
         before = {name: (tensor, tensor.clone(), tensor._version) for name, tensor in self.tensors().items()}
-        result = self._call("the first call")
+        result = self.call("the first call")
         returned = {path: leaf for path, leaf in tensors.walk(result, "out") if isinstance(leaf, torch.Tensor)}
         self.outputs = [tensors.describe(path, leaf) for path, leaf in returned.items()]
         self.pristine = {
@@ -128,7 +128,7 @@ class Measurement:
         """
         self.restore()
         try:
-            _, self.flops = call_work.count_flops(lambda: self._call("the call whose FLOPs are counted"))
+            _, self.flops = call_work.count_flops(lambda: self.call("the call whose FLOPs are counted"))
         except GoldenCrash:
             self.flops = None
 
@@ -136,7 +136,7 @@ class Measurement:
         """Call the golden `calls` times without measuring."""
         for k in range(calls):
             self.restore()
-            self._call(f"warm-up call {k}")
+            self.call(f"warm-up call {k}")
 
     def restore(self) -> None:
         """Put the inputs that the golden mutates back to what they were."""
@@ -151,7 +151,7 @@ class Measurement:
         self.device.synchronize()
         with record_function(f"{GOLDEN_LABEL}#{k}"):
             start_ns, start = time.time_ns(), time.perf_counter_ns()
-            self._call(f"iteration {k}")
+            self.call(f"iteration {k}")
             wall = time.perf_counter_ns() - start
         self.wall_ns.append(wall)
         return Region(k, k + 1, start_ns, start_ns + wall)
@@ -169,7 +169,8 @@ class Measurement:
         self.wall_ns.clear()
         return taken
 
-    def _call(self, where: str) -> Any:
+    def call(self, where: str) -> Any:
+        """Call the golden and wait for its device. Whatever it raises, raises GoldenCrash, which says `where`."""
         try:
             result = self.function(*self.args, **self.kwargs)
             self.device.synchronize()  # a launch that failed may only be told here

@@ -22,7 +22,7 @@ from scripts.attribution import GOLDEN
 from scripts.devices.base import Capture, Device
 from scripts.errors import CaseFailure
 from scripts.kernel_table import Coded, KernelTable
-from scripts.measure import Measurement
+from scripts.measure import GoldenCrash, Measurement
 
 
 @dataclass
@@ -34,6 +34,15 @@ class Contestant:
     noise: Noise
 
 
+class ContestantFailed(GoldenCrash):
+    """A contestant raised when it was its turn."""
+
+    def __init__(self, name: str, crash: GoldenCrash) -> None:
+        Exception.__init__(self, str(crash))
+        self.name = name
+        self.error = crash.error
+
+
 @dataclass(frozen=True)
 class DeviceTime:
     """One contestant's times out of a capture, or why there are none."""
@@ -43,21 +52,34 @@ class DeviceTime:
 
 
 def host_walls(contestants: Sequence[Contestant], rounds: int) -> list[list[Decimal]]:
-    """Wall times in microseconds, one list per contestant, one sample per round; without a profiler."""
+    """Wall times in microseconds, one list per contestant, one sample per round; without a profiler.
+
+    Raises ContestantFailed.
+    """
     with torch.no_grad():
         for k, turn in enumerate(_turns(len(contestants), rounds)):
-            contestants[turn].measurement.iterate(k)
+            _iterate(contestants[turn], k)
     return [contestant.measurement.taken_us() for contestant in contestants]
 
 
 def device_times(device: Device, contestants: Sequence[Contestant], rounds: int, folder: Path) -> list[DeviceTime]:
-    """The device total of each contestant's calls, from one capture below `folder` in which they took turns."""
+    """The device total of each contestant's calls, from one capture below `folder` in which they took turns.
+
+    Raises ContestantFailed.
+    """
     turns = _turns(len(contestants), rounds)
     with torch.no_grad():
-        capture = device.capture(lambda k: contestants[turns[k]].measurement.iterate(k), len(turns), folder)
+        capture = device.capture(lambda k: _iterate(contestants[turns[k]], k), len(turns), folder)
     for contestant in contestants:
         contestant.measurement.taken_us()
     return _read(device, contestants, turns, device.finish(capture), folder)
+
+
+def _iterate(contestant: Contestant, k: int) -> Region:
+    try:
+        return contestant.measurement.iterate(k)
+    except GoldenCrash as crash:
+        raise ContestantFailed(contestant.name, crash) from crash
 
 
 def _turns(contestants: int, rounds: int) -> list[int]:

@@ -47,6 +47,21 @@ def inplace_golden(x):
     x.add_(1)
     return x * 2
 """
+LATE = """
+from golden.slow_golden import slow_golden as right
+
+calls = {"fails": 0, "changes": 0}
+
+def fails(x):
+    calls["fails"] += 1
+    if calls["fails"] > 7:
+        raise ValueError("later")
+    return right(x)
+
+def changes(x):
+    calls["changes"] += 1
+    return right(x) if calls["changes"] < 7 else x
+"""
 CANDIDATES = """
 import torch
 from golden.slow_golden import slow_golden
@@ -140,6 +155,19 @@ def test_a_candidate_that_returns_something_else_is_not_compared(
     assert code == 1
     assert f"NOT COMPARED: {words}" in text
     assert "Speed-up over" not in text
+
+
+def test_a_candidate_that_fails_or_changes_later_costs_the_others_nothing(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "late.py").write_text(LATE)
+    specs = [f"late.py:{name}" for name in ("right", "fails", "changes")]
+    code, text = compare(capsys, "slow_golden/tanh", *(f"--candidate={spec}" for spec in specs), "--rounds", "6")
+    assert code == 1
+    right, fails, changes = text.split("## Candidate: ")[1:]
+    assert "NOT COMPARED" not in right
+    assert "NOT COMPARED: fails raised ValueError in iteration" in fails
+    assert "NOT COMPARED: after it was measured, out: Tensor-likes are not close" in changes
 
 
 def test_the_tolerance_can_be_given(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
