@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import util
@@ -73,7 +74,7 @@ def main() -> int:
 def undisturbed(slurm: SmallSlurm, local: Path, project: Path) -> list[str]:
     """A sweep of eight jobs, and a second one that must find nothing to do."""
     code = sweep(project, CLUSTER, slurm.environment).wait()
-    say(f"calm: exit code {code}; jobs: {jobs(slurm)}")
+    say(f"calm: exit code {code}; jobs: {counted(jobs(slurm))}")
     found = sweeps.differences(local, project)
     say(f"calm against local: {len(found)} differences")
     again = sweep(project, CLUSTER, slurm.environment, "again.log").wait()
@@ -92,13 +93,14 @@ def broken(slurm: SmallSlurm, project: Path) -> list[str]:
     status = {(row[0], row[1]): row[2] for row in sweeps.table(project)}
     failed = {operator for (operator, _), found in status.items() if found != "ok"}
     submitted = jobs(slurm)[before:]
-    say(f"broken: exit code {code}; jobs: {submitted}; operators with failed cases: {sorted(failed)}")
+    say(f"broken: exit code {code}; jobs: {counted(submitted)}; failed are the cases of {', '.join(failed)}")
     right = code == 1 and failed == {"add_golden"} and len(submitted) == 1
     return [] if right else ["a broken golden costs more than its own cases, or is not told"]
 
 
 def disturbed(slurm: SmallSlurm, local: Path, project: Path) -> list[str]:
     """One job is cancelled, then the node dies and comes back; the next sweep makes what is missing."""
+    before = len(jobs(slurm))
     run = sweep(project, CLUSTER, slurm.environment)
     wait(lambda: measured(project) and len(slurm.running()) == 2, "a case is measured and two jobs run")
     victim = slurm.running()[0]
@@ -111,12 +113,14 @@ def disturbed(slurm: SmallSlurm, local: Path, project: Path) -> list[str]:
     slurm.start_node()
     say(f"the node is back: {slurm.node_state()}")
     code, kept = run.wait(), measured(project)
-    say(f"disturbed: exit code {code}; {len(kept)} of {sweeps.CASES} cases measured; jobs: {jobs(slurm)}")
+    told = counted(jobs(slurm)[before:])
+    say(f"disturbed: exit code {code}; {len(kept)} of {sweeps.CASES} cases measured; jobs: {told}")
     table = [row[2] for row in sweeps.table(project)]
     say(f"its summary: {table.count('ok')} ok, {table.count('not_run')} not run")
     again = sweep(project, CLUSTER, slurm.environment, "again.log").wait()
     found = sweeps.differences(local, project)
-    say(f"the next sweep: exit code {again}; against local: {len(found)} differences")
+    say(f"the next sweep: exit code {again}; jobs so far: {counted(jobs(slurm)[before:])}")
+    say(f"disturbed against local: {len(found)} differences")
     if code != 1 or again != 0 or len(kept) == sweeps.CASES:
         found.append(f"the disturbed sweep ended with {code} and {len(kept)} cases, the next one with {again}")
     if set(table) != {"ok", "not_run"} or table.count("ok") > len(kept):
@@ -164,6 +168,11 @@ def measured(project: Path) -> dict[Path, int]:
 def jobs(slurm: SmallSlurm) -> list[str]:
     """The state of every job so far, in the order of submission."""
     return slurm.output("squeue", "--states=all", "--noheader", "--sort=i", "--format=%T").split()
+
+
+def counted(states: list[str]) -> str:
+    """Such as "8 COMPLETED, 1 FAILED"."""
+    return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
 
 
 def wait(condition: Callable[[], object], what: str) -> None:

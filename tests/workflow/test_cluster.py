@@ -147,3 +147,10 @@ def test_the_kubernetes_profile_sends_its_jobs_as_its_manifest_says(project: Pro
     assert container["resources"]["requests"] == {"cpu": "8", "memory": "16000M"}
     assert container["workingDir"] == str(project.path)
     assert project.perf(SMALL).profile.settings["seed"] == 3
+
+
+def test_batches_are_parts_of_the_cases(project: Project) -> None:
+    project.cases(CASES)
+    runs = [project.run("-n", "cases", "--batch", f"cases={part}/3") for part in (1, 2)]
+    planned = [re.findall(r"^Job \d+: report of (\S+?):", run.output, re.MULTILINE) for run in runs]
+    assert [len(part) for part in planned] == [1, 1] and planned[0] != planned[1], runs[0].output
