@@ -234,7 +234,7 @@ function iterationChart(c) {
   return chart(height, `Device total of ${plural(n, "iteration")}`, frame(axis, height),
     s("line", { class: "median", x1: 70, x2: width() - 6, y1: axis.y(c.e2e), y2: axis.y(c.e2e) }),
     n > 1 ? s("path", { class: "line", d: c.iterations.map((v, i) => `${i ? "L" : "M"}${x(i).toFixed(1)},${axis.y(v).toFixed(1)}`).join("") }) : null,
-    c.iterations.map((v, i) => titled(s("circle", { class: "dot", cx: x(i), cy: axis.y(v), r: 3.2 }), `iteration ${i}: ${v} µs`)),
+    c.iterations.map((v, i) => titled(s("circle", { class: "dot", cx: x(i), cy: axis.y(v), r: n > 100 ? 1.6 : 3.2 }), `iteration ${i}: ${v} µs`)),
     s("text", { x: 80, y: height - 4 }, "0"), s("text", { x: width() - 15, y: height - 4, "text-anchor": "end" }, String(n - 1)));
 }
 const MARGIN = 1.02; // a peak is a measurement, too
