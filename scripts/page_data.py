@@ -25,6 +25,7 @@ from scripts.work import MARGIN
 
 Op = tuple[int, int, float]  # index into `ops`, count and total per iteration
 MOST_NAMED = 3  # cases named in a note
+FEWEST_TOGETHER, TOGETHER = 3, 0.05  # cases, and their median change, that are put down to the machine
 
 
 class HistoryPlot(msgspec.Struct, omit_defaults=True):
@@ -343,8 +344,22 @@ def _notes(shown: Shown, past: Past) -> list[str]:
     if stand_ins := sum(row.stand_in for row in shown.rows):
         notes.append(f"{stand_ins} cases were answered by a stand-in runtime: their times mean nothing.")
     if shown.judged:
-        notes += _condition_notes(past.series)
+        notes += [*_together_note(past.series), *_condition_notes(past.series)]
     return notes
+
+
+def _together_note(series: Mapping[str, Series]) -> list[str]:
+    """Cases that move together are the machine's doing rather than the goldens'."""
+    from statistics import median
+
+    changes = [one.last.change for one in series.values() if one.last.change is not None]
+    middle = median(changes) if len(changes) >= FEWEST_TOGETHER else 0.0
+    if abs(middle) < TOGETHER:
+        return []
+    return [
+        f"Half of the {len(changes)} cases that have a baseline are {abs(middle):.0%} "
+        f"{'slower' if middle > 0 else 'faster'} than it, or more: look at the machine before the goldens."
+    ]
 
 
 def _condition_notes(series: Mapping[str, Series]) -> list[str]:

@@ -159,6 +159,16 @@ def test_cached_results_are_shown_without_verdicts(tmp_path: Path) -> None:
     assert [len(run.cases) for run in data.compared] == [11]
 
 
+@pytest.mark.parametrize(("factor", "words"), [(1.3, "30% slower"), (0.8, "20% faster"), (1.01, "")])
+def test_cases_that_move_together_point_to_the_machine(factor: float, words: str, tmp_path: Path) -> None:
+    rows = [row(case, night(i), 100 * (factor if i == 9 else 1)) for i in range(10) for case in range(4)]
+    shown = [one for one in rows if one.run_id == night(9).run_id]
+    data = page_data.build(Shown(night(9), shown, judged=True), Past(series.of_rows(series.of(rows), shown)), tmp_path)
+    found = [note for note in data.notes if "look at the machine" in note]
+    assert len(found) == bool(words)
+    assert all(words in note and "the 4 cases" in note for note in found)
+
+
 # ---------------------------------------------------------------- in Chromium
 
 
