@@ -35,18 +35,18 @@ def locked_share(size: int, slow: bool = False) -> Iterator[Line]:
     from scripts.key import case_digest, key
 
     spent = {"locked": 0.0, "measuring": 0.0}
-    hold = locks.hold
+    hold_one = locks.hold_one
 
     @contextmanager
-    def timed_hold(*arguments: Any, **options: Any) -> Iterator[None]:
-        with hold(*arguments, **options):
+    def timed_hold(*arguments: Any, **options: Any) -> Iterator[str]:
+        with hold_one(*arguments, **options) as name:
             start = time.perf_counter()
-            yield
+            yield name
             if slow:
                 time.sleep(spent["measuring"])
             spent["locked"] += time.perf_counter() - start
 
-    with tempfile.TemporaryDirectory() as folder, _replaced(locks, "hold", timed_hold):
+    with tempfile.TemporaryDirectory() as folder, _replaced(locks, "hold_one", timed_hold):
         golden = Path(folder, "product_golden.py")
         golden.write_text(GOLDEN)
         spec = TensorSpec((size, size), "float32", "randn")
@@ -61,6 +61,8 @@ def locked_share(size: int, slow: bool = False) -> Iterator[Line]:
         spent["locked"] = 0.0
         with _timed(measure.Measurement, ("check", "warm_up", "iterate"), spent):
             profile.run(Path(folder, name), roots, lambda phase: None)
+    if not spent["locked"]:
+        raise RuntimeError("the lock that profile.run takes is not the one that is timed")
     yield Line(
         "time that the CPU is locked, against the time in which it measures",
         spent["locked"],

@@ -56,9 +56,9 @@ def start(stale: Staleness) -> None:
 
 def _too_few_jobs(stale: Staleness) -> Iterator[str]:
     """That more devices could measure than jobs may run."""
-    devices, jobs = stale.plan.profile_jobs, stale.workflow.cores
+    devices, jobs = stale.plan.profile_jobs, stale.workflow.nodes or stale.workflow.cores  # `-j`, or the profile's
     if jobs and jobs < devices:
-        yield f"{jobs} of {devices} devices can measure at a time; `--cores {devices + ROOM}` allows jobs for all."
+        yield f"{jobs} of {devices} devices can measure at a time; `-j{devices + ROOM}` allows jobs for all."
 
 
 def _lift_rate_limit(scheduler: Any) -> None:

@@ -133,10 +133,10 @@ def test_a_part_that_is_not_here_is_taken_out_and_the_other_measures(
     name = next(name for name in FREE if record(project, name).device.name == SECOND)
     before = shutil.copytree(project.folder(f"where_golden/{name}"), tmp_path / "on_second")
     forced = ("--forcerun", "profile", "--config", f"devices={FIRST},cpu:4000", "--", f"reports/where_golden/{name}.md")
-    run = project.run("--cores", "1", *forced)
+    run = project.run("-j1", *forced)
     assert run.code == 0, run.output
     assert "cpu:4000 is taken out of this run: Cores 4000 cannot be used" in run.output
-    assert "1 of 3 devices can measure at a time; `--cores 5` allows jobs for all." in run.output
+    assert "1 of 3 devices can measure at a time; `-j5` allows jobs for all." in run.output
     assert record(project, name).device.name == FIRST
     monkeypatch.chdir(project.path)
     assert cli.main(["compare", str(before), f"prof/where_golden/{name}"]) == 0
