@@ -20,7 +20,7 @@ GOLDEN = '''
     def trivial_golden(x):
         return x * 2 + 1
 '''
-# The rules of the workflow with nothing in them: what Snakemake itself costs for the same jobs and files.
+# The rules of the workflow with nothing in them: what Snakemake itself costs for the same jobs, files and logs.
 EMPTY = """
     CASES = {cases!r}
     CASE = "prof/{{operator}}/{{case}}/{{key}}"
@@ -42,6 +42,8 @@ EMPTY = """
         output:
             f"{{CASE}}/inputs.json",
             f"{{CASE}}/inputs.pt",
+        log:
+            f"{{CASE}}/make_inputs.log",
         run:
             touch(output)
 
@@ -51,6 +53,8 @@ EMPTY = """
             lambda wildcards: [f"{{CASE}}/{{name}}".format(**wildcards) for name in ("inputs.json", "inputs.pt")],
         output:
             f"{{CASE}}/profile.json",
+        log:
+            f"{{CASE}}/profile.log",
         resources:
             device=1,
         run:
@@ -62,6 +66,8 @@ EMPTY = """
             f"{{CASE}}/profile.json",
         output:
             f"{{CASE}}/output.json",
+        log:
+            f"{{CASE}}/locate_output.log",
         run:
             touch(output)
 
@@ -71,6 +77,8 @@ EMPTY = """
             f"{{CASE}}/output.json",
         output:
             f"{{CASE}}/perf.json",
+        log:
+            f"{{CASE}}/parse_csv.log",
         run:
             touch(output)
 
@@ -80,6 +88,8 @@ EMPTY = """
             lambda wildcards: f"{{CASE}}/perf.json".format(key=KEY, **wildcards),
         output:
             "reports/{{operator}}/{{case}}.md",
+        log:
+            "reports/{{operator}}/.{{case}}.log",
         run:
             touch(output)
 

@@ -69,7 +69,7 @@ class PlannedCase:
         """`place` as a path; a string is cheaper where there are thousands."""
         return Path(self.place)
 
-    @property
+    @cached_property
     def report(self) -> Path:
         """reports/<operator>/<case>.md."""
         return Path("reports", self.case.operator, f"{self.case.case}.md")
