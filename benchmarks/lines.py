@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,3 +46,14 @@ def fastest(work: Callable[[], object], times: int) -> float:
         work()
         taken.append(time.perf_counter() - start)
     return min(taken)
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Seconds of processor time, user and system, of the processes that `work` starts and waits for.
+
+    Steadier than wall time where other work shares the machine.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
