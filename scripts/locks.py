@@ -6,23 +6,36 @@ of them excludes the whole. The kernel keeps that book: a lock is a range of byt
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.errors import CaseFailure
+from scripts.errors import CaseFailure, GoldenprofError
 from scripts.status import Status
 
 PART = re.compile(r"(?P<whole>.+):(?P<first>\d+)-(?P<last>\d+)")
 POLL_S = 0.03  # between two looks at several locks that are all held
+LOOK_S = 0.2  # between two looks of a thread that waits, at whether it still should
 _held: set[int] = set()
+_given_up = threading.Event()
+
+
+class Interrupted(GoldenprofError):
+    """This process was told to end while it waited for a lock."""
+
+
+def give_up() -> None:
+    """Have every thread of this process that waits for a lock, now or later, raise Interrupted within LOOK_S."""
+    _given_up.set()
 
 
 def _drop_all() -> None:
@@ -44,7 +57,8 @@ def hold(name: str, *, shared: bool = False, waiting: Callable[[], None] = lambd
     """Hold the lock `name`; `waiting` is called once when another process has it.
 
     Any number of holders may share it with `shared`; without, there is one. A child that the holder forks loses it.
-    Who waits for it alone is not overtaken by ever new sharers: all pass a gate, and it is shut meanwhile.
+    Who waits for it alone is not overtaken by ever new sharers: all pass a gate, and it is shut meanwhile. Raises
+    Interrupted after `give_up`.
     """
     with hold_one([name], shared=shared, waiting=waiting):
         yield
@@ -145,10 +159,31 @@ def _acquire(entries: Sequence[_Entry], shared: bool, waiting: Callable[[], None
         if not told:
             waiting()
             told = True
+        if _given_up.is_set():
+            raise Interrupted("The run was interrupted.")
         if len(entries) == 1:
-            entries[0].take(shared, wait=True)
-            return entries[0]
-        time.sleep(POLL_S)
+            _wait(entries[0], shared)
+        else:
+            time.sleep(POLL_S)
+
+
+def _wait(entry: _Entry, shared: bool) -> None:
+    """Have the kernel wait, in turn with others, until the lock is held or `give_up` was called.
+
+    A signal wakes the main thread alone, so for any other a thread waits that the process's end does not wait for.
+    """
+    if threading.current_thread() is threading.main_thread():
+        entry.take(shared, wait=True)
+        return
+
+    def take() -> None:
+        with contextlib.suppress(OSError, ValueError):  # closed meanwhile, or what the next look will raise
+            entry.take(shared, wait=True)
+
+    waiter = threading.Thread(target=take, daemon=True)
+    waiter.start()
+    while waiter.is_alive() and not _given_up.is_set():
+        waiter.join(LOOK_S)
 
 
 def _open(name: str) -> int:
@@ -159,13 +194,23 @@ def _open(name: str) -> int:
     except FileExistsError:
         pass
     path = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    descriptor = _open_or_make(path)
     _held.add(descriptor)
     try:
         os.fchmod(descriptor, 0o666)
     except PermissionError:
         pass  # another user made it, with this mode
     return descriptor
+
+
+def _open_or_make(path: Path) -> int:
+    """Open what is there without O_CREAT: with it, the kernel can refuse another user's file (fs.protected_regular)."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def _close(descriptor: int) -> None:

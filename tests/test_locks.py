@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,27 @@ from scripts import locks
 with locks.hold("npu:0", waiting=lambda: print("waiting", flush=True)):
     print("held", flush=True)
     sys.stdin.readline()
+"""
+
+HANG_UP = """
+import sys, threading, time
+from scripts import locks
+from scripts.warm import client
+
+def wait():
+    try:
+        with locks.hold_one(sys.argv[1:], shared=True, waiting=lambda: print("waiting", flush=True)):
+            print("held", flush=True)
+    except locks.Interrupted as error:
+        print(error, flush=True)
+
+client.hang_up_on_signals()
+thread = threading.Thread(target=wait)
+thread.start()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    thread.join()  # as Snakemake does with its pool's
 """
 
 
@@ -194,3 +216,70 @@ def test_who_waits_for_one_of_several_is_not_overtaken_by_ever_new_sharers() -> 
     for sharer in sharers:
         sharer.join()
     assert alone.stdout.startswith("cpu:")
+
+
+@pytest.mark.parametrize("names", [("npu:0",), ("npu:0", "npu:1")])
+def test_a_thread_that_waits_does_not_keep_an_interrupted_process(names: tuple[str, ...]) -> None:
+    with locks.hold("npu:0"), locks.hold("npu:1"):
+        command = [sys.executable, "-c", HANG_UP, *names]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert process.stdout.readline() == "waiting\n"
+            time.sleep(0.3)  # until the kernel waits
+            process.send_signal(signal.SIGINT)
+            told, _ = process.communicate(timeout=2)
+        finally:
+            process.kill()
+            process.wait()
+    assert told == "The run was interrupted.\n"
+
+
+def test_a_thread_that_waits_gets_the_lock_and_alone() -> None:
+    first, second = holder(), None
+    held = threading.Event()
+
+    def wait() -> None:
+        with locks.hold("npu:0"):
+            held.set()
+            over.wait(20)
+
+    over = threading.Event()
+    thread = threading.Thread(target=wait)
+    try:
+        assert first.stdout.readline() == "held\n"
+        thread.start()
+        assert not held.wait(0.3)
+        first.communicate("\n")
+        assert held.wait(5)
+        second = holder()
+        assert second.stdout.readline() == "waiting\n"
+        over.set()
+        assert second.stdout.readline() == "held\n"
+    finally:
+        over.set()
+        thread.join()
+        for process in filter(None, (first, second)):
+            process.kill()
+            process.communicate()
+
+
+def test_the_lock_file_of_another_user_is_opened_where_the_kernel_protects_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With fs.protected_regular, O_CREAT on another user's file in a sticky folder that all can write is refused."""
+    real, raced = os.open, []
+
+    def protected(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL and Path(path).exists():
+            raise PermissionError(13, "Permission denied", str(path))
+        if not flags & os.O_CREAT and not Path(path).exists():
+            Path(path).touch()  # the other user is faster, between two looks
+            raced.append(path)
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", protected)
+    for _ in range(2):
+        with locks.hold("npu:0"):
+            assert taken("npu:0")
+    assert len(raced) == 2  # the lock and its gate

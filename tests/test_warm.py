@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ from scripts.artifacts import FailureRecord
 from scripts.cases import Argument, Case, Settings, TensorSpec
 from scripts.plan import Plan
 from scripts.status import Status
-from scripts.warm import child
+from scripts.warm import child, client, protocol
+from scripts.warm.protocol import Request, Unreachable
 
 ROOT = Path(__file__).resolve().parents[1]
 ASK = """
@@ -50,6 +52,18 @@ def slow_golden(x):
 def breeding_golden(x):
     subprocess.Popen(["sleep", "300"], start_new_session=True)
     subprocess.Popen(["sleep", "300"])
+    return x + 1
+
+def detach():
+    subprocess.run(["setsid", "sh", "-c", "sleep 300 & echo $! >daemon"], check=True)
+
+def helped_golden(x):
+    if not os.path.exists("daemon"):
+        detach()
+    while not os.path.exists("go on"):
+        time.sleep(0.05)
+    os.kill(int(open("daemon").read()), 0)
+    print("the helper lives")
     return x + 1
 
 def vandal_golden(x):
@@ -180,6 +194,41 @@ def test_what_a_golden_starts_ends_with_it(session: Session) -> None:
     until(lambda: not session.server().children(recursive=True), 5)
 
 
+def test_what_a_golden_detached_ends_with_it_and_no_sooner_whatever_other_cases_do(session: Session) -> None:
+    for golden in ("slow_golden", "helped_golden"):
+        assert session.client(golden).wait(60) == 0
+    helped = session.client("helped_golden", "profile")
+    daemon = int(until(lambda: Path("daemon").exists() and Path("daemon").read_text()))
+    others = []
+    for count in (2, 3):  # they wait for the device; no two for the same case
+        others.append(session.client(("slow_golden", "quick_golden")[count - 2], "profile"))
+        until(lambda count=count: len(session.server().children()) == count)
+    others[1].kill()
+    others[1].wait()
+    until(lambda: len(session.server().children()) == 2)
+    Path("go on").touch()
+    assert helped.wait(60) == 0
+    assert "the helper lives" in Path("helped_golden.profile.log").read_text()
+    until(lambda: not psutil.pid_exists(daemon), 5)
+    assert others[0].poll() is None
+    others[0].kill()
+    others[0].wait()
+
+
+def test_events_of_an_ended_job_that_came_at_once_do_not_end_the_parent(session: Session) -> None:
+    assert session.client("slow_golden").wait(60) == 0
+    client = session.client("slow_golden", "profile")
+    child, server = session.wait_for_child(), session.server()
+    server.suspend()
+    child.kill()
+    until(lambda: child.status() == psutil.STATUS_ZOMBIE)
+    client.kill()
+    client.wait()
+    server.resume()
+    assert session.run("quick_golden") == 0
+    assert session.server().pid == server.pid
+
+
 def test_a_golden_that_changes_its_process_touches_no_other_case(session: Session) -> None:
     session.run("vandal_golden")
     assert session.run("quick_golden") == 0
@@ -230,3 +279,74 @@ def test_when_the_session_ends_everything_ends(folder: Path, session: Session) -
     other.owner.wait()
     until(lambda: not server.is_running() and not child.is_running())
     assert client.wait(30) != 0
+
+
+@pytest.fixture
+def idle_parent(folder: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Callable]]:
+    """The socket of a warm parent that ends after a moment without work, and what waits for its end."""
+    owner = subprocess.Popen(["sleep", "600"])
+    name = f"{os.uname().nodename}:{owner.pid}"
+    monkeypatch.setenv("GOLDENPROF_IDLE_S", "1")
+    monkeypatch.setenv("GOLDENPROF_SESSION", name)
+    path = protocol.socket_path(name)
+    with protocol.alone_at(path):
+        client._start(name)
+        client._wait_for(path).close()
+    parent = next(p for p in psutil.process_iter(["cmdline"]) if (p.info["cmdline"] or [""])[-1] == name)
+    yield path, lambda: until(lambda: not parent.is_running() or parent.status() == psutil.STATUS_ZOMBIE, 20)
+    owner.kill()
+    owner.wait()
+    path.unlink(missing_ok=True)
+    path.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def test_an_idle_parent_removes_its_socket_and_leaves_the_lock_to_who_waits_for_it(
+    idle_parent: tuple[Path, Callable],
+) -> None:
+    path, wait_for_end = idle_parent
+    with protocol.alone_at(path):
+        lock = path.with_suffix(".lock").stat()
+        time.sleep(2)
+        assert path.exists()  # a client is at it
+    wait_for_end()
+    assert not path.exists()
+    assert os.path.samestat(lock, path.with_suffix(".lock").stat())
+
+
+def test_an_idle_parent_leaves_the_socket_of_another(idle_parent: tuple[Path, Callable]) -> None:
+    path, wait_for_end = idle_parent
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        wait_for_end()
+        assert path.exists()
+
+
+def test_a_request_that_nobody_reads_is_no_death_over_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> socket.socket:
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        return ours
+
+    monkeypatch.setattr(client, "_connect", gone)
+    monkeypatch.setattr(client, "MOST_MISSED", 3)
+    with pytest.raises(Unreachable, match=r"^3 warm parents ended before they had read a request; their log is"):
+        client.ask(Request("profile", "plan.json", "op/case", "log"))
+
+
+def test_modules_of_the_users_folder_are_not_taken_for_ours(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    for name in ("scripts/__init__.py", "statistics.py"):
+        (tmp_path / name).write_text("raise SystemExit('not ours')")
+    (tmp_path / "some_golden.py").write_text(GOLDEN)
+    monkeypatch.chdir(tmp_path)
+    other = Session(tmp_path)
+    try:
+        code = f"import sys; sys.path[0] = {str(ROOT)!r}\n{ASK}"
+        monkeypatch.setitem(globals(), "ASK", code)
+        assert other.client("quick_golden").wait(60) == 0
+    finally:
+        other.owner.kill()
+        other.owner.wait()

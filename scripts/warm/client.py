@@ -5,13 +5,11 @@ A thread that asks waits in a socket: a job costs no process but its case's own.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,10 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from scripts.warm import protocol
+from scripts import locks
+from scripts.warm import launch, protocol
 from scripts.warm.protocol import Answer, Request, Unreachable
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_DEATHS = 2  # of the warm parent, over one job
 MOST_MISSED = 20  # requests that no warm parent has read
 START_TIMEOUT_S = 30.0  # until the warm parent listens, which it does before it imports torch
@@ -36,7 +34,7 @@ _hung_up = threading.Event()
 def ask(request: Request) -> Answer | None:
     """How the step ended; None when the warm parent died over it, MOST_DEATHS times.
 
-    Raises Unreachable when there can be no warm parent, or this process was interrupted.
+    Raises Unreachable when there can be no warm parent, none reads the request, or this process was interrupted.
     """
     deaths = missed = 0
     while deaths < MOST_DEATHS and missed < MOST_MISSED:
@@ -46,20 +44,23 @@ def ask(request: Request) -> Answer | None:
         deaths += heard
         missed += not heard
         time.sleep(0.05)
+    if deaths < MOST_DEATHS:
+        raise Unreachable(f"{missed} warm parents ended before they had read a request; their log is {SERVER_LOG}.")
     return None
 
 
 def hang_up_on_signals() -> None:
     """Have an interrupt (ctrl-C) or SIGTERM end at once what was asked for, then do what they did before.
 
-    The warm parent ends the cases of who hangs up. Without this, the threads that wait would keep the process until
-    their cases end. To be called in the main thread.
+    The warm parent ends the cases of who hangs up, and no thread waits for a device's lock any more. Without this, the
+    threads that wait would keep the process until cases end. To be called in the main thread.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.getsignal(number)
 
         def hang_up(number: int, frame: FrameType | None, before: Any = before) -> None:
             _hung_up.set()
+            locks.give_up()
             for connection in tuple(_open):
                 _shut(connection)
             if callable(before):
@@ -112,8 +113,7 @@ def _shut(connection: socket.socket) -> None:
 def _connect() -> socket.socket:
     session = protocol.session()
     path = protocol.socket_path(session)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of many jobs that start at once, one starts the parent
+    with protocol.alone_at(path):  # of many jobs that start at once, one starts the parent
         connection = _try_connect(path)
         if connection is None:
             path.unlink(missing_ok=True)
@@ -136,21 +136,20 @@ def _start(session: str) -> None:
     SERVER_LOG.parent.mkdir(parents=True, exist_ok=True)
     with SERVER_LOG.open("ab") as log:
         subprocess.Popen(
-            [sys.executable, "-m", "scripts.warm.server", session],
+            launch.command("scripts.warm.server", session),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
-            },
+            env=launch.environment(),
         )
 
 
 def _wait_for(path: Path) -> socket.socket:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
+        if _hung_up.is_set():
+            raise Unreachable("The run was interrupted.")
         if (connection := _try_connect(path)) is not None:
             return connection
         time.sleep(0.02)

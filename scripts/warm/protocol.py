@@ -1,21 +1,26 @@
-"""The messages between a job, the warm parent and its children: one JSON object a line. Standard library only."""
+"""The messages between a job, the warm parent and its children: one JSON object a line."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from scripts.errors import GoldenprofError
 
 SESSION_VARIABLE = "GOLDENPROF_SESSION"
 HEARD = b"\n"  # what a warm parent says as soon as it has read a request; the answer follows
 LONGEST_PLACE = 60  # characters: the address of a unix socket has room for 107 in all
 
 
-class Unreachable(Exception):
+class Unreachable(GoldenprofError):
     """There is no warm parent to ask, and why."""
 
 
@@ -103,3 +108,14 @@ def socket_path(name: str) -> Path:
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise Unreachable(f"{folder} must belong to you alone (mode 0700): remove it and run again.")
     return folder / f"{session_pid(name)}-{apart:08x}.sock"
+
+
+@contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """While a session's warm parent is started, or its socket `path` removed: nobody else does either.
+
+    The lock's file stays: who waits for it may have it open already, and would hold another than who comes later.
+    """
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

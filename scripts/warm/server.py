@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
@@ -165,10 +166,23 @@ class Server:
         if step == "probe":
             job.device = handed.devices[0]
         self.jobs.add(job)
-        self.selector.register(reader, selectors.EVENT_READ, lambda: self._read_pipe(job))
-        self.selector.register(output.pipe, selectors.EVENT_READ, lambda: self._copy_output(job))
-        self.selector.register(job.pidfd, selectors.EVENT_READ, lambda: self._child_ended(job))
-        self.selector.register(client, selectors.EVENT_READ, lambda: self._client_left(job))
+        self._watch(job, reader, self._read_pipe)
+        self._watch(job, output.pipe, self._copy_output)
+        self._watch(job, job.pidfd, self._child_ended)
+        self._watch(job, client, self._client_left)
+
+    def _watch(self, job: Job, source: int | socket.socket, handler: Callable[[Job], None]) -> None:
+        """Call `handler` when there is something to read from `source`, or it has ended.
+
+        Not once the job has ended: one of several events that came at once may have ended it, and its descriptors are
+        closed then, or another job's.
+        """
+
+        def heard() -> None:
+            if job in self.jobs:
+                handler(job)
+
+        self.selector.register(source, selectors.EVENT_READ, heard)
 
     def _become_child(
         self, parent: int, step: str, planned: PlannedCase, output: int, pipe: int, unused: tuple[int, ...]
@@ -178,6 +192,7 @@ class Server:
             from scripts.warm import child
 
             child.end_with(parent)
+            _adopt_orphans()
             self._close_in_child()
             for descriptor in unused:
                 os.close(descriptor)
@@ -296,8 +311,7 @@ class Server:
         job.output.close()
         self.jobs.discard(job)
         self.last_used = time.monotonic()
-        if not self.jobs:
-            _kill_orphans()
+        _kill_orphans({other.pid for other in self.jobs})
 
     def _recorded(self, job: Job, exit_code: int) -> Answer:
         try:
@@ -404,17 +418,23 @@ def _kill_group(pid: int) -> None:
             pass
 
 
-def _kill_orphans() -> None:
-    """Kill processes that goldens detached from their group: they are this process's children now.
+def _adopt_orphans() -> None:
+    """Have what is detached below this process become its child, instead of the system's."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
-    Theirs become this process's in turn, until there are none.
+
+def _kill_orphans(working: set[int]) -> None:
+    """Kill processes that goldens of ended jobs detached from their group: this process's children but `working`.
+
+    While a job is at work, what its golden detaches is its own process's (`_adopt_orphans`). The children of who is
+    killed become this process's in turn, until there are none.
     """
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    while children.exists() and (found := children.read_text().split()):
+    while children.exists() and (found := set(map(int, children.read_text().split())) - working):
         for pid in found:
-            _kill_group(int(pid))
+            _kill_group(pid)
             try:
-                os.waitpid(int(pid), 0)
+                os.waitpid(pid, 0)
             except ChildProcessError:
                 pass
 
@@ -456,7 +476,7 @@ def _warm_up(planned: PlannedCase) -> None:
 def main(session: str) -> None:
     """Listen at once, then warm up; the first request waits in the socket meanwhile."""
     path = protocol.socket_path(session)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _adopt_orphans()
     try:
         session_fd = os.pidfd_open(protocol.session_pid(session))
     except ProcessLookupError:
@@ -465,11 +485,25 @@ def main(session: str) -> None:
     listener.bind(str(path))
     listener.listen(1024)
     listener.setblocking(True)
+    own = path.stat()
     try:
         Server(listener, session_fd).serve()
     finally:
-        path.unlink(missing_ok=True)
-        path.with_suffix(".lock").unlink(missing_ok=True)
+        _leave(path, own, listener)
+
+
+def _leave(path: Path, own: os.stat_result, listener: socket.socket) -> None:
+    """Remove the socket, unless it is that of another parent, which a client has started since.
+
+    The listener is refused to all, so that no client waits in it with the lock, but stays open: the number of its file,
+    by which it is known, is no other's until then.
+    """
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    with protocol.alone_at(path), contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(own, path.stat()):
+            path.unlink()
+    listener.close()
 
 
 if __name__ == "__main__":
