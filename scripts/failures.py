@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from scripts import artifacts, diagnosis, plan
 from scripts.artifacts import FailureRecord
-from scripts.errors import CaseFailure
+from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import PlannedCase
 from scripts.status import Status
 from scripts.warm.protocol import Answer
@@ -32,10 +34,30 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
     )
     artifacts.write(path(planned), record)
     text = diagnosis.text(record)
+    _append(log, text)
+    return text
+
+
+def of_error(step: str, planned: PlannedCase, error: Exception, log: Path) -> CaseFailure:
+    """What an exception of a step means for its case; the frames of a fault of this program go into the step's log."""
+    if isinstance(error, CaseFailure):
+        return error
+    if isinstance(error, ArtifactError):
+        return CaseFailure(Status.INCOMPLETE, artifacts.set_aside(error), "Run it again.")
+    if isinstance(error, GoldenprofError):
+        return CaseFailure(Status.INCOMPLETE, str(error))
+    what = f"{step} of {planned.case.id} ended with {type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, OSError | MemoryError):
+        return CaseFailure(Status.INCOMPLETE, what, "Make room for it (disk, memory, open files), then run it again.")
+    with suppress(OSError):
+        _append(log, "".join(traceback.format_exception(error)))
+    return CaseFailure(Status.INCOMPLETE, what, "That is a fault of this program; the log has the whole traceback.")
+
+
+def _append(log: Path, text: str) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8", errors="replace") as file:
         file.write(text + "\n")
-    return text
 
 
 def _encodable(text: str) -> str:

@@ -102,14 +102,19 @@ def page_stamp(rule: str, sources: Iterable[Path | str], extra: str = "") -> Sta
 def sweep_sources(cases: list[PlannedCase]) -> tuple[list[Path], str]:
     """The files that the summary and the page are made from, and what they show of the cases file and of the nights."""
     files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
-    shown = [(planned.case.id, planned.case.family, planned.case.tier) for planned in cases]
+    files += _peaks_of(cases)
+    shown = [(one.case.id, one.case.family, one.case.tier, one.case.aliases) for one in cases]
     return files, repr((shown, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
 
 
 def with_peaks(cases: list[PlannedCase]) -> list[Path | str]:
     """The files that a report of `cases` is made from: perf.json, and its device's peaks where there are any."""
-    shown = sorted({path for planned in cases if (path := peaks.path_of(planned.key)).exists()})
-    return [*(f"{planned.place}/perf.json" for planned in cases), *shown]
+    return [*(f"{planned.place}/perf.json" for planned in cases), *_peaks_of(cases)]
+
+
+def _peaks_of(cases: list[PlannedCase]) -> list[Path]:
+    one_of_each = {planned.key.rpartition("-")[2]: planned.key for planned in cases}
+    return sorted(path for key in one_of_each.values() if (path := peaks.path_of(key)).exists())
 
 
 def tail(made: Stamp) -> str:
@@ -120,6 +125,12 @@ def tail(made: Stamp) -> str:
 def code(step: str) -> str:
     """Digest of the code of a step that runs without a device."""
     return code_digest(*MODULES[step], templates=step in PAGES)
+
+
+def read_code() -> None:
+    """Take the digests of all steps' code now, for all stamps of this process: it may be edited while that runs."""
+    for step in MODULES:
+        code(step)
 
 
 def before(step: str) -> tuple[str, ...]:

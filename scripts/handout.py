@@ -41,21 +41,21 @@ def device_for(
 
 
 @contextmanager
-def beside_measuring(name: str, devices: Sequence[str]) -> Iterator[None]:
+def beside_measuring(name: str, devices: Sequence[str]) -> Iterator[frozenset[int]]:
     """Heavy work for a case, in the key folder `name`, that must not run where the CPU measures; others are apart.
 
-    Where the CPU is split, `devices` are the parts: the work is done on cores outside of them, or on a part that does
-    not measure meanwhile.
+    Gives the cores that the work is to be kept on. Where the CPU is split, `devices` are the parts: the cores are
+    outside of them, or those of a part that does not measure meanwhile.
     """
     if key.kind_of(name) != "cpu":
-        yield
+        yield identity.usable_cores()
         return
     parts = [part.cores for part in map(identity.resolve, devices) if part.cores]
     if not parts:
         with locks.hold("cpu", shared=True):
-            yield
+            yield identity.usable_cores()
         return
     spare = identity.runs(identity.usable_cores().difference(*parts))
     places = {f"cpu:{cores[0]}-{cores[-1]}": cores for cores in (*spare, *parts)}
-    with locks.hold_one(list(places), shared=True) as place, visible.on_cores(places[place]):
-        yield
+    with locks.hold_one(list(places), shared=True) as place:
+        yield frozenset(places[place])

@@ -60,6 +60,7 @@ class Staleness:
 
     def __post_init__(self) -> None:
         self.plan.anew = lambda: not self.forced.isdisjoint(("make_inputs", "profile"))
+        freshness.read_code()
 
     @cached_property
     def forced(self) -> frozenset[str]:
@@ -115,7 +116,7 @@ class Staleness:
         if any(self._verdict(planned).step or failures.path(planned).exists() for planned in cases):
             self._why[str(page)] = "its results change"
             self._force(page)
-        elif self.forced.isdisjoint((*STEPS, rule)):
+        elif self.forced.isdisjoint((*STEPS, PEAKS, rule)) and all(map(os.path.exists, self.peaks())):
             self._judge(rule, page, *freshness.sweep_sources(cases))
             if not self._why[str(page)]:
                 return [ancient(report) for report in self.sweep() if Path(report).exists()]
@@ -189,7 +190,8 @@ class Staleness:
         return self._why.get(page) or self._asked(rule)
 
     def _asked(self, step: str) -> str:
-        if self.forced.isdisjoint((step, *freshness.before(step))):
+        shown = (PEAKS,) if step in PAGES else ()
+        if self.forced.isdisjoint((step, *freshness.before(step), *shown)):
             return "its files are needed and missing"
         return "forced on the command line"
 

@@ -11,25 +11,31 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
+from collections.abc import Collection
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from scripts.devices.identity import cpu_count
+from scripts.devices import visible
+from scripts.devices.identity import cpu_count, usable_cores
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.plan import PlannedCase
 from scripts.status import Status
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 4  # more wait for the process that schedules
+ADVICE = "The machine may be out of memory: see the kernel's log, then run it again."
+
+
+class _NotTaken(CaseFailure):
+    """The worker ended before it took what it was asked for, which is innocent unless that happens again."""
 
 
 class _Worker:
-    """One such process, which does one step at a time."""
+    """One such process, which does one step at a time; it starts on `cores`."""
 
-    def __init__(self) -> None:
+    def __init__(self, cores: Collection[int]) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with ours, theirs, visible.on_cores(cores):
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "scripts.workers", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -40,21 +46,31 @@ class _Worker:
                     "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
                 },
             )
-        self._connection = Connection(ours.detach())
+            self._connection = Connection(ours.detach())
 
-    def do(self, step: str, planned: PlannedCase, log: str) -> BaseException | None:
-        """What the step raised. Raises CaseFailure when the process died over it."""
+    @property
+    def lives(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    @property
+    def end(self) -> str:
+        """How it ended."""
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended itself with exit code {code}"
+        return f"the process that did it {how}"
+
+    def do(self, step: str, planned: PlannedCase, cores: Collection[int], log: str) -> BaseException | None:
+        """What the step raised. Raises _NotTaken or CaseFailure when the process died before it, or over it."""
+        taken = False
         try:
-            self._connection.send((step, planned, log))
+            self._connection.send((step, planned, cores, log))
+            taken = self._connection.recv()
             return self._connection.recv()
         except (EOFError, OSError):
             self._connection.close()
-            raise CaseFailure(
-                Status.INCOMPLETE, f"{step} of {planned.case.id}: {_ended(self._process)}.", ADVICE
-            ) from None
-
-
-ADVICE = "The machine may be out of memory: see the kernel's log, then run it again."
+            kind = CaseFailure if taken else _NotTaken
+            raise kind(Status.INCOMPLETE, f"{step} of {planned.case.id}: {self.end}.", ADVICE) from None
 
 
 class Workers:
@@ -64,40 +80,58 @@ class Workers:
         self._turns = threading.Semaphore(most)
         self._idle: list[_Worker] = []
 
-    def do(self, step: str, planned: PlannedCase, log: str) -> None:
-        """Have a step of scripts/case_steps.py done; raises what it raises."""
+    def do(self, step: str, planned: PlannedCase, log: str, cores: Collection[int] = ()) -> None:
+        """Have a step of scripts/case_steps.py done on `cores`, all usable ones by default.
+
+        Raises what it raises; CaseFailure when its process died over it, or for a fault that the step does not expect;
+        OSError when no process can be started.
+        """
+        cores = frozenset(cores) or usable_cores()
         with self._turns:
-            worker = self._idle.pop() if self._idle else _Worker()
-            error = worker.do(step, planned, log)
-            self._idle.append(worker)
+            try:
+                error = self._ask(self._free(cores), step, planned, cores, log)
+            except _NotTaken:
+                error = self._ask(_Worker(cores), step, planned, cores, log)
         if error is not None:
             raise error
 
+    def _free(self, cores: Collection[int]) -> _Worker:
+        while self._idle:
+            if (worker := self._idle.pop()).lives:
+                return worker
+        return _Worker(cores)
 
-def _ended(process: subprocess.Popen[bytes]) -> str:
-    code = process.wait()
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended itself with exit code {code}"
-    return f"the process that did it {how}"
+    def _ask(
+        self, worker: _Worker, step: str, planned: PlannedCase, cores: Collection[int], log: str
+    ) -> BaseException | None:
+        error = worker.do(step, planned, cores, log)
+        self._idle.append(worker)
+        return error
 
 
 def _serve(connection: Connection) -> None:
     while True:
         try:
-            step, planned, log = connection.recv()
-            connection.send(_outcome(step, planned, log))
+            step, planned, cores, log = connection.recv()
+            connection.send(True)  # taken
+            connection.send(_outcome(step, planned, cores, log))
         except (EOFError, OSError):
             return  # nobody asks any more
 
 
-def _outcome(step: str, planned: PlannedCase, log: str) -> BaseException | None:
-    from scripts import case_steps  # not where work is only asked for: it takes half a second
+def _outcome(step: str, planned: PlannedCase, cores: Collection[int], log: str) -> BaseException | None:
+    from scripts import failures, freshness  # not where work is only asked for, and case_steps takes half a second
 
     try:
+        visible.keep_on(cores)
+        freshness.read_code()  # before it is imported: what this process makes is stamped with the code that it has
+        from scripts import case_steps
+
         case_steps.do(step, planned, log)
     except GoldenprofError as error:
         return error
-    except Exception:
-        return RuntimeError(traceback.format_exc())
+    except Exception as error:
+        return failures.of_error(step, planned, error, Path(log))
     return None
 
 

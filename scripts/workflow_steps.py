@@ -8,18 +8,20 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from snakemake.scheduling.job_scheduler import JobScheduler
+
 from scripts import cluster, failures, freshness, handout, stale_locks, workers
-from scripts.errors import CaseFailure, GoldenprofError
+from scripts.errors import CaseFailure
 from scripts.plan import CACHE, DEVICES, Plan, PlannedCase
 from scripts.staleness import SUMMARY, Staleness, operator_page
 from scripts.warm import client, protocol
 from scripts.warm.protocol import Request, Unreachable
-from scripts.workflow_errors import StepFailed, explained, healed
+from scripts.workflow_errors import ConfigurationError, StepFailed, explained
 
 NO_LIMIT = 100_000  # jobs per timespan in profiles/default
 DEVICE = "device"  # the resource of which a profile job takes one
@@ -38,14 +40,13 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     if DEVICE not in workflow.global_resources:  # `--resources device=…` holds
         workflow.register_resource(DEVICE, plan.profile_jobs)
     cluster.pass_on(workflow, DEVICE)
+    _before_scheduling(_hear_signals)
     return Staleness(plan, workflow)
 
 
 def start(stale: Staleness) -> None:
     """Before the first job of a run that is no dry run."""
     _lift_rate_limit(stale.workflow.scheduler)
-    be_stoppable()
-    client.hang_up_on_signals()
     for sentence in (*stale.plan.left_out(), *_too_few_jobs(stale)):
         print(sentence, file=sys.stderr, flush=True)
     if stale.workflow.non_local_exec:
@@ -69,6 +70,25 @@ def _lift_rate_limit(scheduler: Any) -> None:
     limiter = getattr(scheduler, "job_rate_limiter", None)
     if limiter is not None and limiter.max_jobs >= NO_LIMIT:
         scheduler.job_rate_limiter = None
+
+
+def _before_scheduling(work: Callable[[], None]) -> None:
+    """Have `work` done in the main thread when the scheduler has set its handlers and no job has begun.
+
+    A hook of the workflow is no such place: there is none in a job of a cluster, nor with `--no-hooks`.
+    """
+    schedule = JobScheduler.schedule
+
+    def prepared(scheduler: JobScheduler) -> Any:
+        work()
+        return schedule(scheduler)
+
+    JobScheduler.schedule = prepared
+
+
+def _hear_signals() -> None:
+    be_stoppable()
+    client.hang_up_on_signals()
 
 
 def be_stoppable() -> None:
@@ -191,10 +211,19 @@ def _settle_failed_jobs(stale: Staleness) -> None:
         if not _stands(planned):
             (planned.folder / "perf.json").unlink(missing_ok=True)
     for job in jobs:
-        if job.rule.name == "report" and _stands(stale.plan.case(job.wildcards.operator, job.wildcards.case)):
-            report(stale, job.wildcards, str(job.log))
-        elif job.rule.name == "operator_report" and all(map(_stands, stale.plan.operator(job.wildcards.operator))):
-            operator_report(stale, job.wildcards)
+        try:
+            _settle(stale, job)
+        except StepFailed:
+            pass  # it has said so
+        except (ConfigurationError, OSError) as error:
+            print(f"{job.rule.name} of {job.wildcards.operator}: {error}", file=sys.stderr, flush=True)
+
+
+def _settle(stale: Staleness, job: Any) -> None:
+    if job.rule.name == "report" and _stands(stale.plan.case(job.wildcards.operator, job.wildcards.case)):
+        report(stale, job.wildcards, str(job.log))
+    elif job.rule.name == "operator_report" and all(map(_stands, stale.plan.operator(job.wildcards.operator))):
+        operator_report(stale, job.wildcards)
 
 
 def _stands(planned: PlannedCase) -> bool:
@@ -233,14 +262,19 @@ def _step(stale: Staleness, wildcards: Any, name: str, log: str) -> None:
     """
     here = stale.plan.rooted(getattr(wildcards, "root", CACHE))
     planned = explained(lambda: here.case(wildcards.operator, wildcards.case))
+    apart = handout.beside_measuring(planned.key, planned.devices) if name == "parse_csv" else nullcontext(())
     try:
-        with handout.beside_measuring(planned.key, planned.devices) if name == "parse_csv" else nullcontext():
-            workers.ours.do(name, planned, log)
-    except CaseFailure as failure:
-        text = failures.write(planned, name, failure, Path(log))
-        print(text, file=sys.stderr, flush=True)
+        with apart as cores:
+            workers.ours.do(name, planned, log, cores)
+    except Exception as error:
+        failure = failures.of_error(name, planned, error, Path(log))
+        print(_remembered(planned, name, failure, Path(log)), file=sys.stderr, flush=True)
         raise StepFailed(f"{planned.case.id}: {failure.status}") from None
-    except GoldenprofError as error:
-        text = healed(error)
-        print(text, file=sys.stderr, flush=True)
-        raise StepFailed(text) from None
+
+
+def _remembered(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> str:
+    """The diagnosis of a failure, which is remembered if it can be: the disk may be full."""
+    try:
+        return failures.write(planned, step, failure, log)
+    except OSError as error:
+        return f"{planned.case.id}: {failure.status}: {failure.message} It could not be remembered: {error}."

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -34,7 +35,28 @@ def until(condition: Callable[[], object], seconds: float = 20) -> None:
 
 
 def mine() -> list[psutil.Process]:
-    return [process for process in psutil.Process().children() if "scripts.workers" in process.cmdline()]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # or a zombie
+            if "scripts.workers" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def kill(worker: psutil.Process) -> None:
+    """Kill it and wait, without taking its exit code from who started it."""
+    worker.kill()
+    with suppress(ChildProcessError):  # who started it has waited already
+        os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+
+
+def is_read(pipe: Path) -> bool:
+    """Whether somebody reads a named pipe, who is then kept waiting for its end."""
+    try:
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -44,8 +66,7 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers
     made = Workers(2)
     yield made
     for process in mine():
-        process.kill()
-        process.wait()
+        kill(process)
 
 
 def test_an_error_of_a_step_comes_back_as_itself(workers: Workers) -> None:
@@ -86,8 +107,8 @@ def test_a_worker_that_is_killed_is_a_failure_of_its_case_and_the_next_case_gets
 
     thread = threading.Thread(target=ask)
     thread.start()
-    until(mine)
-    mine()[0].kill()
+    until(lambda: is_read(PLANNED.folder / "profile.json"))
+    kill(mine()[0])
     thread.join(20)
     (failure,) = raised
     assert isinstance(failure, CaseFailure)
@@ -98,9 +119,56 @@ def test_a_worker_that_is_killed_is_a_failure_of_its_case_and_the_next_case_gets
         workers.do("locate_output", PLANNED, "x.log")
 
 
-def test_a_fault_of_the_program_comes_back_with_its_frames(workers: Workers) -> None:
-    with pytest.raises(RuntimeError, match="Traceback"):
+def test_a_fault_of_the_program_is_a_failure_of_the_case_and_its_frames_are_in_the_log(workers: Workers) -> None:
+    with pytest.raises(CaseFailure, match="fly of some_golden/case ended with KeyError: 'fly'") as raised:
         workers.do("fly", PLANNED, "x.log")
+    assert raised.value.status is Status.INCOMPLETE
+    assert "the log has the whole traceback" in raised.value.advice
+    assert "Traceback" in Path("x.log").read_text()
+
+
+def test_an_error_of_the_system_is_a_failure_of_the_case(workers: Workers) -> None:
+    Path("x.log").mkdir()
+    with pytest.raises(CaseFailure, match="locate_output of some_golden/case ended with IsADirectoryError") as raised:
+        workers.do("locate_output", PLANNED, "x.log")
+    assert raised.value.status is Status.INCOMPLETE
+
+
+def test_a_worker_that_died_while_it_had_nothing_to_do_fails_no_case(workers: Workers) -> None:
+    for _ in range(2):
+        with pytest.raises(ArtifactError):
+            workers.do("locate_output", PLANNED, "x.log")
+        (worker,) = mine()
+        kill(worker)
+
+
+def test_a_worker_that_dies_before_it_takes_a_step_is_replaced_once(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho start >> starts\n[ $(wc -l < starts) -gt 1 ] && exec {sys.executable} "$@"\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(ArtifactError):
+        workers.do("locate_output", PLANNED, "x.log")
+    assert Path("starts").read_text().count("start") == 2
+    kill(mine()[0])
+    python.write_text("#!/bin/sh\nexit 7\n")
+    with pytest.raises(CaseFailure, match="the process that did it ended itself with exit code 7"):
+        workers.do("locate_output", PLANNED, "x.log")
+
+
+def test_a_step_is_done_on_the_cores_that_it_is_given_and_the_next_on_all(workers: Workers) -> None:
+    everything = os.sched_getaffinity(0)
+    if len(everything) < 2:
+        pytest.skip("two cores are needed to be kept on one of them")
+    cores = frozenset([max(everything)])
+    for given, wanted in ((cores, cores), ((), everything), (cores, cores)):
+        with pytest.raises(ArtifactError):
+            workers.do("locate_output", PLANNED, "x.log", given)
+        threads = {thread.id for thread in mine()[0].threads()}
+        assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset(wanted)}
+        assert os.sched_getaffinity(0) == everything
 
 
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from scripts.devices.identity import VISIBLE, DeviceIdentity, usable_cores
@@ -24,6 +24,13 @@ def index_here(device: DeviceIdentity, count: int) -> int:
     A runtime that was initialised before the others were hidden shows them all, by their old numbers.
     """
     return 0 if count == 1 else device.index
+
+
+def keep_on(cores: Collection[int]) -> None:
+    """Keep this process, with all its threads, on `cores` from now on."""
+    if os.sched_getaffinity(0) != cores:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), cores)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from scripts import artifacts, handout, key, machine, make_inputs, measure_peaks, profile
-from scripts.devices import identity
+from scripts.devices import identity, visible
 from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import ROOT, PlannedCase
 from scripts.status import Status
@@ -113,7 +113,7 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None], unche
         if step in ("make_inputs", "peaks"):  # profile looks itself, at the device that it is handed
             _check_machine(planned)
         if step == "make_inputs":
-            with handout.beside_measuring(planned.key, planned.devices):
+            with handout.beside_measuring(planned.key, planned.devices) as cores, visible.on_cores(cores):
                 phase("running")
                 make_inputs.run(planned.case, planned.key, planned.folder, roots, planned.device)
             _check_code(step, planned, golden, folder, roots)

@@ -7,13 +7,15 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import yaml
 
-from scripts import machine
+from scripts import machine, workflow_steps
 from scripts.status import Status
+from scripts.workflow_errors import ConfigurationError, StepFailed
 from tests.workflow.conftest import FINISHED, ROOT, Project, Run, decode
 
 PLUGINS = Path(__file__).with_name("plugins")
@@ -104,6 +106,38 @@ def test_a_lost_job_leaves_no_stale_number_in_the_summary(swept: tuple[Project, 
     rows = decode(project.path / "reports/summary.json")["cases"]
     assert run.code == 1
     assert {row["case"]: row["status"] for row in rows} == {"small": "ok", "large": "not_run"}
+
+
+def test_a_page_that_fails_in_the_end_keeps_neither_the_others_nor_the_summary_from_being_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[str] = []
+
+    def report(stale: object, wildcards: SimpleNamespace, log: str) -> None:
+        if wildcards.case == "bad":
+            raise StepFailed("op/bad: incomplete")
+        made.append(wildcards.case)
+
+    def operator_report(stale: object, wildcards: SimpleNamespace) -> None:
+        raise ConfigurationError("perf.json is missing.")
+
+    monkeypatch.setattr(workflow_steps, "report", report)
+    monkeypatch.setattr(workflow_steps, "operator_report", operator_report)
+    monkeypatch.setattr(workflow_steps, "_stands", lambda planned: True)
+    monkeypatch.setattr(workflow_steps, "_write_summary", lambda plan: made.append("summary"))
+    jobs = [
+        SimpleNamespace(
+            rule=SimpleNamespace(name=rule), wildcards=SimpleNamespace(operator="op", case=case), log="x.log"
+        )
+        for rule, case in (("report", "bad"), ("operator_report", ""), ("report", "good"))
+    ]
+    plan = SimpleNamespace(
+        summary_wanted=True, page_wanted=False, night=None, case=lambda *names: names, operator=lambda name: [name]
+    )
+    workflow = SimpleNamespace(non_local_exec=True, dag=SimpleNamespace(needrun_jobs=lambda: jobs))
+    workflow_steps.finish(SimpleNamespace(plan=plan, workflow=workflow), failed=True)
+    assert made == ["good", "summary"]
+    assert "operator_report of op: perf.json is missing." in capsys.readouterr().err
 
 
 def test_a_node_without_the_device_that_was_planned_for_is_refused_before_anything_is_written(project: Project) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import signal
+import subprocess
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -194,3 +198,43 @@ def test_an_explicit_device_that_is_not_there_is_an_error_that_says_what_was_fou
     failure = project.failure("small_golden/case")
     assert failure.status is Status.DEVICE_UNAVAILABLE
     assert "cpu" in failure.message
+
+
+@pytest.mark.parametrize("options", [(), ("--no-hooks",)], ids=["", "as in a job of a cluster"])
+def test_sigterm_ends_the_case_that_is_measured(project: Project, options: tuple[str, ...]) -> None:
+    project.golden(
+        "asleep_golden", "import time\n\n\ndef asleep_golden(x):\n    print('asleep', flush=True)\n    time.sleep(60)\n"
+    )
+    project.cases(f"operators: {{asleep_golden: {{golden: golden/asleep_golden.py, mode: A, cases: {{c: {{{X}}}}}}}}}")
+    command = project.command("-j1", *options, "--", "reports/asleep_golden/c.md")
+    with subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 60
+        while not any("asleep" in log.read_text() for log in project.path.glob("prof/**/profile.log")):
+            assert run.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        run.send_signal(signal.SIGTERM)
+        try:
+            run.wait(20)
+        finally:
+            run.kill()
+    assert project.processes_after_a_moment() == []
+
+
+def test_a_cheap_step_that_fails_leaves_its_status_and_a_sentence(broken: tuple[Project, Run], tmp_path: Path) -> None:
+    project, _ = broken
+    case = "small_golden/case"
+    (tmp_path / "file").write_text("")
+    again = ("-j1", "--forcerun", "parse_csv", "--", f"reports/{case}.md")
+    run = project.run(*again, GOLDENPROF_LOCK_DIR=str(tmp_path / "file"))
+    assert run.code == 1 and "Traceback" not in run.output, run.output
+    assert (project.failure(case).step, project.failure(case).status) == ("parse_csv", Status.INCOMPLETE)
+    assert "NotADirectoryError" in project.failure(case).message
+    assert f"{case}: incomplete" in run.output
+    assert project.run(*again).code == 0
+    assert not (project.folder(case) / "failure.json").exists()
+    (project.folder(case) / "profile.json").write_text("{")
+    run = project.run("-j1", "--", f"reports/{case}.md")
+    assert run.code == 1 and "Traceback" not in run.output, run.output
+    assert (project.failure(case).step, project.failure(case).status) == ("locate_output", Status.INCOMPLETE)
+    assert "it is now profile.json.damaged" in project.failure(case).message
+    assert project.run("-j1", "--", f"reports/{case}.md").code == 0

@@ -50,6 +50,16 @@ def test_a_sweep_measures_them_once_and_shows_them_in_reports_that_were_there_be
     assert project.run("-n", SMALL).nothing_to_do
 
 
+def test_peaks_that_are_measured_again_are_shown_on_every_page_that_shows_them(project: Project) -> None:
+    pages = {"report", "summary", "page"}
+    assert set(project.run("-n", "--forcerun", "device_peaks").planned) == {"device_peaks", *pages}
+    assert project.run("-j1", "peaks", "--forcerun", "device_peaks").code == 0
+    later = project.run("-j1")
+    assert later.code == 0, later.output
+    assert set(later.finished) == pages
+    assert project.run("-n").nothing_to_do
+
+
 def test_an_edit_of_one_case_runs_neither_the_others_nor_the_peaks(project: Project) -> None:
     project.cases(CASES.replace("[64, 512]", "[64, 513]"))
     assert project.run("-n", SMALL).nothing_to_do

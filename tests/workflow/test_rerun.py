@@ -237,6 +237,31 @@ def test_edited_report_code_is_noticed_with_metadata_too(same: Checkout) -> None
     runs(same, steps(*EVERY, first="report"))
 
 
+def test_a_report_is_stamped_with_the_code_that_made_it_and_not_with_an_edit_of_meanwhile(clone: Checkout) -> None:
+    code = f'''
+from pathlib import Path
+from scripts.plan import Plan
+from scripts.workers import Workers
+workers, planned = Workers(1), Plan.load({{}}).case("{CHAINED.split("/")[0]}", "{CHAINED.split("/")[1]}")
+workers.do("locate_output", planned, "x.log")
+with Path("scripts/report.py").open("a") as module:
+    module.write("UNUSED = 1")
+workers.do("report", planned, "x.log")
+'''
+    done = subprocess.run([sys.executable, "-c", code], cwd=clone.path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    plans(clone, steps(*EVERY, first="report"))
+
+
+def test_a_page_of_the_sweep_is_stamped_with_the_code_as_it_was_planned(clone: Checkout) -> None:
+    edit = (
+        "    with open('scripts/summary.py', 'a') as module:\n        module.write('UNUSED = 1\\n')\n    return scale"
+    )
+    clone.edit("golden/chain_golden.py", "    return scale", edit)
+    assert clone.run("-j1").code == 0
+    plans(clone, PAGES)
+
+
 # ---------------------------------------------------------------- parser
 
 
@@ -265,6 +290,14 @@ def test_parsing_interrupted_after_an_edit_is_finished_later(same: Checkout) -> 
     key = same.key(CHAINED)
     assert same.run("-j1", f"prof/{CHAINED}/{key}/output.json").code == 0
     runs(same, steps(CHAINED, first="parse_csv"), f"reports/{CHAINED}.md")
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_an_alias_is_shown_on_the_page(clone: Checkout) -> None:
+    clone.edit("config/cases.yaml", "cases: {good: {}}", "cases: {good: {aliases: [better]}}")
+    plans(clone, PAGES)
 
 
 # ---------------------------------------------------------------- one case
