@@ -17,6 +17,7 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 
 from scripts import cluster, failures, freshness, handout, stale_locks, workers
 from scripts.errors import CaseFailure
+from scripts.locks import Interrupted
 from scripts.plan import CACHE, DEVICES, Plan, PlannedCase
 from scripts.staleness import SUMMARY, Staleness, operator_page
 from scripts.warm import client, protocol
@@ -266,6 +267,8 @@ def _step(stale: Staleness, wildcards: Any, name: str, log: str) -> None:
     try:
         with apart as cores:
             workers.ours.do(name, planned, log, cores)
+    except Interrupted as error:  # no failure of the case
+        raise StepFailed(f"{planned.case.id}: {error}") from None
     except Exception as error:
         failure = failures.of_error(name, planned, error, Path(log))
         print(_remembered(planned, name, failure, Path(log)), file=sys.stderr, flush=True)

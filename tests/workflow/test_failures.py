@@ -6,12 +6,17 @@ import csv
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from scripts import handout, locks, workflow_steps
 from scripts.status import Status
+from scripts.workflow_errors import StepFailed
+from tests.test_workers import PLANNED
 from tests.workflow.conftest import Project, Run
 
 X = "inputs: {x: {shape: [8, 16], dtype: float32}}"
@@ -238,3 +243,19 @@ def test_a_cheap_step_that_fails_leaves_its_status_and_a_sentence(broken: tuple[
     assert (project.failure(case).step, project.failure(case).status) == ("locate_output", Status.INCOMPLETE)
     assert "it is now profile.json.damaged" in project.failure(case).message
     assert project.run("-j1", "--", f"reports/{case}.md").code == 0
+
+
+def test_a_step_that_is_interrupted_while_it_waits_is_no_failure_of_its_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(name: str, devices: object) -> Iterator[None]:
+        raise locks.Interrupted("The run was interrupted.")
+        yield
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(handout, "beside_measuring", contextmanager(interrupted))
+    plan = SimpleNamespace(rooted=lambda root: SimpleNamespace(case=lambda *names: PLANNED))
+    wildcards = SimpleNamespace(operator="some_golden", case="case")
+    with pytest.raises(StepFailed, match="The run was interrupted"):
+        workflow_steps.parse_csv(SimpleNamespace(plan=plan), wildcards, "x.log")
+    assert list(tmp_path.iterdir()) == []
