@@ -1,7 +1,7 @@
 # make report   set up .venv if it is not there, then profile and report the main case
 # make test     set up, then run all tests
 # make bench    measure every promise about speed and write docs/performance.md; takes about 20 minutes
-# make soak     fifty kills, a thousand cases, a full disk, no memory: an hour or so, partly as root
+# make soak     fifty kills, a thousand cases, a full disk, no memory, a gigabyte printed: half an hour or so, partly as root
 # make nightly-demo   ten nights of small CPU goldens, one of which becomes slower, and their page
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \

@@ -8,6 +8,7 @@ kills    a sweep is killed at random moments by SIGKILL, SIGTERM or SIGINT; then
 cases    many cases through one warm parent: its memory and descriptors must not grow
 full     a sweep on a file system with less and less room: nothing wrong may be believed, the next run must finish
 memory   a golden that eats memory in a control group of its own (version 1, needs root): it alone is killed
+output   a golden that prints a gigabyte: it is measured, and its log stays small
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ GOLDEN = '''
         kept = []
         while True:
             kept.append(torch.ones(2**24))
+
+
+    def talkative_golden(x, said=[]):
+        for _ in range(0 if said else MIB):
+            print("x" * (2**20 - 1))
+        said.append(True)
+        return x + 1
 '''
 SNAKEMAKE = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--workflow-profile",
              str(ROOT / "profiles/default")]  # fmt: skip
@@ -216,6 +224,19 @@ def memory(count: int) -> str:
     return f"{count} MiB for the whole run: {failure.status}, “{failure.message}”"
 
 
+def output(count: int) -> str:
+    """A golden that prints `count` MiB in its first call."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        checkout = Checkout(Path(folder, "talkative"), 1, "talkative_golden")
+        golden = checkout.path / "golden/soak_golden.py"
+        golden.write_text(golden.read_text().replace("MIB", str(count)))
+        checkout.finish()
+        size = next(checkout.path.glob("prof/*/*/*-cpu-*/profile.log")).stat().st_size
+        _expect(size < 17 << 20, f"the log has {size} bytes")
+        _expect(checkout.left() == [], "processes are left")
+    return f"a golden printed {count} MiB and was measured; its log has {size >> 20} MiB"
+
+
 def _works_in(process: psutil.Process, folder: Path) -> bool:
     try:
         return process.pid != os.getpid() and Path(process.cwd()) == folder.resolve() and process.status() != "zombie"
@@ -244,6 +265,7 @@ SOAKS: dict[str, tuple[Callable[[int], str], int]] = {
     "cases": (cases, 1000),
     "full": (full, 40),
     "memory": (memory, 2500),
+    "output": (output, 1024),
 }
 
 
