@@ -45,18 +45,29 @@ class Kernels:
                 size = len(table)
             key = key * (len(column.values) + 1) + column.codes + 1
             size *= len(column.values) + 1
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        first, inverse = _distinct(key, size)
         index: dict[Kernel, int] = {}
         codes = [index.setdefault(kernel(table, row), len(index)) for row in first]
-        return cls(np.array(codes, np.int64)[inverse.reshape(-1)], tuple(index))
+        return cls(np.array(codes, np.int64)[inverse], tuple(index))
 
     def __getitem__(self, row: int) -> Kernel:
         return self.kinds[self.codes[row]]
 
     def count(self, rows: np.ndarray) -> Counter[int]:
         """How often each kernel occurs in `rows`, by its code."""
-        found, counts = np.unique(self.codes[rows], return_counts=True)
-        return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        counts = np.bincount(self.codes[rows])
+        return Counter({code: count for code, count in enumerate(counts.tolist()) if count})
+
+
+def _distinct(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """First row of every distinct value of `key`, which are below `size`, and each row's index into those."""
+    if size > 4 * len(key) + 1024:
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse.reshape(-1)
+    first_row = np.full(size, -1)  # a table is cheaper than sorting
+    first_row[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # of equal indices the last one is kept
+    present = first_row >= 0
+    return first_row[present], (np.cumsum(present) - 1)[key]
 
 
 def kernel(table: KernelTable, row: int) -> Kernel:

@@ -35,10 +35,10 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...], device: s
     names = source.parameters
     tensors.check_leaves(args, kwargs, names)
     case_dir.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(1) as beside:  # writing and hashing both leave the interpreter to others
-        saved = beside.submit(tensors.save, case_dir / "inputs.pt", args, kwargs)
-        record = _record(case, key, args, kwargs, names)
-        saved.result()
+    with ThreadPoolExecutor(1) as beside:  # hashing leaves the interpreter to others; writing does not
+        described = beside.submit(_record, case, key, args, kwargs, names)
+        tensors.save(case_dir / "inputs.pt", args, kwargs)
+        record = described.result()
     record.facts = source.facts
     record.code = keys.code(Path(case.golden), roots)
     record.device_facts = keys.facts(identity.resolve(device or case.settings.device))

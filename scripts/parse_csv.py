@@ -108,8 +108,10 @@ class _Golden:
     @classmethod
     def of(cls, table: KernelTable, attributed: Attribution) -> _Golden:
         rows = np.flatnonzero(attributed.rule == GOLDEN)
-        found, codes = np.unique(attributed.kernels.codes[rows], return_inverse=True)
-        kernels = tuple(attributed.kernels.kinds[code] for code in found)
+        every = attributed.kernels.codes[rows]
+        present = np.bincount(every, minlength=len(attributed.kernels.kinds)) > 0
+        codes = (np.cumsum(present) - 1)[every]
+        kernels = tuple(attributed.kernels.kinds[code] for code in np.flatnonzero(present))
         index: dict[tuple[str, str], int] = {}
         op_of = np.array([index.setdefault((one.op, one.core), len(index)) for one in kernels])
         return cls(rows, attributed.iteration[rows], codes, op_of[codes], kernels, list(index), table.duration_ps[rows])

@@ -47,15 +47,16 @@ def pipe_row(
 
 
 def _shares(table: KernelTable, rows: np.ndarray) -> Iterator[tuple[str, float]]:
+    own = {name: column[rows] for name, column in table.pmu.items()}
+    unknown = {name: np.isnan(column) for name, column in own.items()}
     for word, unit in UNITS.items():
         busy = whole = 0.0
-        for prefix, core_column in CORE_TIMES.items():
-            pipe, cores = table.pmu.get(f"{prefix}{word}_time(us)"), table.pmu.get(core_column)
-            if pipe is None or cores is None:
-                continue
-            counted = ~np.isnan(pipe[rows]) & ~np.isnan(cores[rows])
-            busy += float(pipe[rows][counted].sum())
-            whole += float(cores[rows][counted].sum())
+        for prefix, cores in CORE_TIMES.items():
+            pipe = f"{prefix}{word}_time(us)"
+            if pipe in own and cores in own:
+                counted = ~(unknown[pipe] | unknown[cores])
+                busy += float(own[pipe].sum(where=counted))
+                whole += float(own[cores].sum(where=counted))
         if whole > 0:
             yield unit, busy / whole
 
