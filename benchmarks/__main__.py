@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--slow", action="store_true", help="deliberately slow variants, which must miss every line")
     parser.add_argument("--only", nargs="*", choices=PARTS, help="some of the parts")
-    parser.add_argument("--write", type=Path, help="file for the table")
+    parser.add_argument("--write", type=Path, help="file for the table; with --only, its rows are replaced in it")
     options = parser.parse_args()
     sizes = QUICK if options.quick else Sizes()
     scales: list[Scale] = []
@@ -61,7 +61,7 @@ def main() -> int:
             lines.append(line)
             print(_row(line.cells()), flush=True)
     if options.write:
-        options.write.write_text(page(lines, scales))
+        options.write.write_text(renewed(options.write.read_text(), lines) if options.only else page(lines, scales))
     missed = [line for line in lines if not line.holds]
     if options.slow:
         return 0 if len(missed) == len(lines) else 1
@@ -103,6 +103,14 @@ def page(lines: list[Line], scales: list[Scale]) -> str:
 
 
 DOMINATES = Path(__file__).with_name("what_dominates.md")
+
+
+def renewed(text: str, lines: list[Line]) -> str:
+    """docs/performance.md with the rows of these lines as measured now; the page's end says which they are."""
+    rows = {line.what: _row(line.cells()) for line in lines}
+    kept = [rows.get(row.split(" | ")[0].removeprefix("| "), row) for row in text.splitlines()]
+    load = os.getloadavg()[0]
+    return "\n".join([*kept, "", f"Measured again {date.today().isoformat()}, load {load:.1f}: {'; '.join(rows)}.", ""])
 
 
 def _machine() -> str:

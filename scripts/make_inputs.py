@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,15 @@ def run(case: Case, key: str, case_dir: Path, roots: tuple[Path, ...], device: s
     names = source.parameters
     tensors.check_leaves(args, kwargs, names)
     case_dir.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(1) as beside:  # hashing leaves the interpreter to others; writing does not
-        described = beside.submit(_record, case, key, args, kwargs, names)
+    begun = threading.Event()
+
+    def describe() -> InputsRecord:
+        begun.set()
+        return _record(case, key, args, kwargs, names)
+
+    with ThreadPoolExecutor(1) as beside:  # hashing, once begun, leaves the interpreter to others
+        described = beside.submit(describe)
+        begun.wait()
         tensors.save(case_dir / "inputs.pt", args, kwargs)
         record = described.result()
     record.facts = source.facts

@@ -60,7 +60,6 @@ class Staleness:
 
     def __post_init__(self) -> None:
         self.plan.anew = lambda: not self.forced.isdisjoint(("make_inputs", "profile"))
-        freshness.read_code()
 
     @cached_property
     def forced(self) -> frozenset[str]:

@@ -41,7 +41,7 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     if DEVICE not in workflow.global_resources:  # `--resources device=…` holds
         workflow.register_resource(DEVICE, plan.profile_jobs)
     cluster.pass_on(workflow, DEVICE)
-    _before_scheduling(_hear_signals)
+    _before_scheduling(_prepare)
     return Staleness(plan, workflow)
 
 
@@ -81,13 +81,15 @@ def _before_scheduling(work: Callable[[], None]) -> None:
     schedule = JobScheduler.schedule
 
     def prepared(scheduler: JobScheduler) -> Any:
-        work()
+        if not scheduler.dryrun:
+            work()
         return schedule(scheduler)
 
     JobScheduler.schedule = prepared
 
 
-def _hear_signals() -> None:
+def _prepare() -> None:
+    freshness.read_code()
     be_stoppable()
     client.hang_up_on_signals()
 
