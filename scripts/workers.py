@@ -22,7 +22,7 @@ from scripts.plan import PlannedCase
 from scripts.status import Status
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST = 4  # more would wait for the process that schedules, which has a core for itself
+MOST = 4  # more wait for the process that schedules
 ADVICE = "The machine may be out of memory: see the kernel's log, then run it again."
 
 
@@ -135,7 +135,7 @@ def _outcome(step: str, planned: PlannedCase, cores: Collection[int], log: str) 
     return None
 
 
-ours = Workers(max(1, min(cpu_count() - 1, MOST)))
+ours = Workers(min(cpu_count(), MOST))
 
 if __name__ == "__main__":
     _serve(Connection(int(sys.argv[1])))
