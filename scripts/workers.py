@@ -110,6 +110,7 @@ class Workers:
 
 
 def _serve(connection: Connection) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to all of a job: who asked decides, and its end is this one's
     while True:
         try:
             step, planned, cores, log = connection.recv()

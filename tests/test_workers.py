@@ -171,6 +171,15 @@ def test_a_step_is_done_on_the_cores_that_it_is_given_and_the_next_on_all(worker
         assert os.sched_getaffinity(0) == everything
 
 
+def test_a_signal_to_all_of_a_job_ends_no_step(workers: Workers) -> None:
+    with pytest.raises(ArtifactError):
+        workers.do("locate_output", PLANNED, "x.log")
+    (worker,) = mine()
+    worker.terminate()
+    time.sleep(0.2)
+    assert worker.is_running()
+
+
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     code = (
         "import os\nfrom scripts.workers import Workers\nfrom tests.test_workers import PLANNED, mine\n"

@@ -102,11 +102,11 @@ def disturbed(slurm: SmallSlurm, local: Path, project: Path) -> list[str]:
     """One job is cancelled, then the node dies and comes back; the next sweep makes what is missing."""
     before = len(jobs(slurm))
     run = sweep(project, CLUSTER, slurm.environment)
-    wait(lambda: measured(project) and len(slurm.running()) == 2, "a case is measured and two jobs run")
+    wait(lambda: len(slurm.running()) == 2, "two jobs run")
     victim = slurm.running()[0]
     slurm.output("scancel", victim)
     say(f"disturbed: job {victim} cancelled")
-    wait(lambda: len(measured(project)) >= 2 * CASES_A_JOB and slurm.running(), "ten cases are measured and a job runs")
+    wait(lambda: len(measured(project)) > CASES_A_JOB and slurm.running(), "six cases are measured and a job runs")
     slurm.kill_node()
     say("the node is killed, with all that runs on it")
     wait(lambda: slurm.node_state().startswith("DOWN"), "Slurm has seen it")
