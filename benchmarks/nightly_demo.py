@@ -28,14 +28,14 @@ SLOW_FROM = 9
 SLOWED = "gelu_chain_golden"
 REPEATS, SLOWER = 20, 24  # calls per golden: 20 % more work
 
-# Too few elements for a second thread, and all in the core's own cache: there a CPU's times vary least.
+# Too few elements for a second thread, all in the core's own cache, on one core: there a CPU's times vary least.
 FUNCTIONS = {
     "gelu_chain_golden": "torch.nn.functional.gelu(x)",
     "sin_chain_golden": "torch.sin(x)",
     "tanh_chain_golden": "torch.tanh(x)",
     "erf_chain_golden": "torch.erf(x)",
 }
-CASES = """defaults: {device: cpu, warmup: 5, iterations: 400, noise_mib: 1, cache: warm}
+CASES = """defaults: {device: "cpu:LAST", warmup: 5, iterations: 400, noise_mib: 1, cache: warm}
 operators:
 """
 OPERATOR = """  {name}:
@@ -102,7 +102,10 @@ def _project(folder: Path) -> None:
         shutil.rmtree(folder / part, ignore_errors=True)
     (folder / "config").mkdir(parents=True)
     (folder / "golden").mkdir()
-    (folder / "config/cases.yaml").write_text(CASES + "".join(OPERATOR.format(name=name) for name in FUNCTIONS))
+    (folder / "config/cases.yaml").write_text(
+        CASES.replace("LAST", str(max(os.sched_getaffinity(0))))
+        + "".join(OPERATOR.format(name=name) for name in FUNCTIONS)
+    )
     for name in FUNCTIONS:
         _golden(folder, name, REPEATS)
 
