@@ -8,13 +8,12 @@ from __future__ import annotations
 import resource
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 
+from benchmarks.lines import fastest
 from scripts import artifacts, kernel_csv, kernel_table
 from scripts.artifacts import DeviceInfo, Noise, OutputRecord, ProfileRecord
 
@@ -92,16 +91,6 @@ def bare(path: Path) -> pa.Table:
     """pyarrow's own reading of the columns that kernel_csv uses, with types inferred."""
     columns = list(kernel_csv.columns(path).values())
     return pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(include_columns=columns))
-
-
-def fastest(work: Callable[[], object], times: int) -> float:
-    """Seconds of the fastest of several calls."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def main() -> None:

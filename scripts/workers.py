@@ -5,7 +5,6 @@ python -P -m scripts.workers DESCRIPTOR      one of them; it ends with the proce
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -20,8 +19,8 @@ from scripts.devices.identity import cpu_count, usable_cores
 from scripts.errors import CaseFailure, GoldenprofError
 from scripts.plan import PlannedCase
 from scripts.status import Status
+from scripts.warm import launch
 
-ROOT = Path(__file__).resolve().parents[1]
 MOST = 4  # more wait for the process that schedules
 ADVICE = "The machine may be out of memory: see the kernel's log, then run it again."
 
@@ -37,14 +36,11 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with ours, theirs, visible.on_cores(cores):
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "scripts.workers", str(theirs.fileno())],
+                launch.command("scripts.workers", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # an interrupt is not for it
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-                },
+                env=launch.environment(),
             )
             self._connection = Connection(ours.detach())
 

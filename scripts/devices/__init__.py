@@ -13,4 +13,5 @@ npu_analysis.py        from what torch_npu's profiler collected to the same form
 npu_probe.py           asking the Ascend runtime, in a process of its own
 ascend.py              what is known of Ascend machines without torch
 clocks.py              at what speed a device runs, for a night's record
+vendor_tools.py        what nvidia-smi and npu-smi print
 """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
+
+from scripts.devices.vendor_tools import said
 
 CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 CUDA_FIELDS = ("name", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.draw", "power.limit", "temperature.gpu")
@@ -30,7 +30,7 @@ def _cpu() -> dict[str, str]:
 
 
 def _cuda() -> dict[str, str]:
-    lines = _said("nvidia-smi", f"--query-gpu=index,{','.join(CUDA_FIELDS)}", "--format=csv,noheader").splitlines()
+    lines = said("nvidia-smi", f"--query-gpu=index,{','.join(CUDA_FIELDS)}", "--format=csv,noheader").splitlines()
     found = {}
     for line in lines:
         index, *values = (value.strip() for value in line.split(","))
@@ -40,14 +40,5 @@ def _cuda() -> dict[str, str]:
 
 
 def _npu() -> dict[str, str]:
-    said = _said("npu-smi", "info").strip()
-    return {"npu-smi info": said[:MOST_CHARACTERS]} if said else {}
-
-
-def _said(*command: str) -> str:
-    if not shutil.which(command[0]):
-        return ""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    answer = said("npu-smi", "info").strip()
+    return {"npu-smi info": answer[:MOST_CHARACTERS]} if answer else {}

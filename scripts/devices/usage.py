@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Collection
 from pathlib import Path
 
 from scripts.devices.identity import DeviceIdentity
+from scripts.devices.vendor_tools import said
 
 BUSY_PERCENT = 30  # an idle accelerator shows 0, one that draws a desktop a few
 LOOKS, PAUSE_S = 4, 0.5  # what ran a moment ago still shows in the first answer
@@ -37,30 +36,21 @@ def _percent(device: DeviceIdentity) -> int | None:
 
 def _cuda(device: DeviceIdentity) -> int | None:
     wanted = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-i", device.physical_id]
-    said = _said("nvidia-smi", *wanted).strip()
-    return int(said) if said.isdigit() else None
+    answer = said("nvidia-smi", *wanted).strip()
+    return int(answer) if answer.isdigit() else None
 
 
 def _npu(device: DeviceIdentity) -> int | None:
     card, chip = _card(device.physical_id or str(device.index))
-    said = _said("npu-smi", "info", "-t", "usages", "-i", card, "-c", chip)
-    match = re.search(r"^\s*Aicore Usage Rate\(%\)\s*:\s*(\d+)", said, re.MULTILINE)
+    answer = said("npu-smi", "info", "-t", "usages", "-i", card, "-c", chip)
+    match = re.search(r"^\s*Aicore Usage Rate\(%\)\s*:\s*(\d+)", answer, re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def _card(number: str) -> tuple[str, str]:
     """Card and chip of an NPU, which npu-smi counts apart: rows of card, chip, number, name."""
-    rows = re.findall(r"^\s*(\d+)\s+(\d+)\s+(\d+)\s", _said("npu-smi", "info", "-m"), re.MULTILINE)
+    rows = re.findall(r"^\s*(\d+)\s+(\d+)\s+(\d+)\s", said("npu-smi", "info", "-m"), re.MULTILINE)
     return next(((card, chip) for card, chip, known in rows if known == number), (number, "0"))
-
-
-def _said(*command: str) -> str:
-    if not shutil.which(command[0]):
-        return ""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 def busy_share(cores: Collection[int]) -> float:
