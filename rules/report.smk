@@ -41,7 +41,7 @@ rule operator_report:
     message:
         "operator_report of {wildcards.operator}: {why.operator_report:{output[0]}}"
     run:
-        steps.operator_report(stale, wildcards)
+        steps.operator_report(stale, wildcards, str(log))
 
 
 rule summary:

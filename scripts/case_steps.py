@@ -5,7 +5,7 @@ Worker processes do them (scripts/workers.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from scripts import artifacts, failures, freshness, locate_output, parse_csv, re
 from scripts.plan import PlannedCase
 
 
-def do(step: str, planned: PlannedCase, log: str) -> None:
-    """Do `step` of a case. Raises CaseFailure and the other errors of the step, which the caller remembers."""
+def do(step: str, cases: Sequence[PlannedCase], log: str) -> str:
+    """Do `step` of the one case; nothing to say. Raises CaseFailure and the other errors of the step."""
+    (planned,) = cases
     Path(log).unlink(missing_ok=True)
-    _STEPS[step](planned)
+    STEPS[step](planned)
     failures.clear(planned)
     planned.link_latest()
+    return ""
 
 
 def _locate_output(planned: PlannedCase) -> None:
@@ -41,7 +43,7 @@ def _record(step: str, planned: PlannedCase, make: Callable[[Path], Any]) -> Non
     artifacts.write(planned.folder / freshness.OUTPUTS[step], record)
 
 
-_STEPS: dict[str, Callable[[PlannedCase], None]] = {
+STEPS: dict[str, Callable[[PlannedCase], None]] = {
     "locate_output": _locate_output,
     "parse_csv": _parse_csv,
     "report": _report,

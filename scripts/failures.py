@@ -38,20 +38,24 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
     return text
 
 
-def of_error(step: str, planned: PlannedCase, error: Exception, log: Path) -> CaseFailure:
-    """What an exception of a step means for its case; the frames of a fault of this program go into the step's log."""
+def of_error(what: str, error: Exception, log: Path) -> CaseFailure:
+    """What an exception means for what raised it, as "parse_csv of a/b"; the frames of a fault go into `log`."""
     if isinstance(error, CaseFailure):
         return error
     if isinstance(error, ArtifactError):
         return CaseFailure(Status.INCOMPLETE, artifacts.set_aside(error), "Run it again.")
     if isinstance(error, GoldenprofError):
         return CaseFailure(Status.INCOMPLETE, str(error))
-    what = f"{step} of {planned.case.id} ended with {type(error).__name__}: {error}".removesuffix(": ")
+    sentence = f"{what} ended with {type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, PermissionError):
+        return CaseFailure(Status.INCOMPLETE, sentence, "Correct its owner or its permissions, then run it again.")
     if isinstance(error, OSError | MemoryError):
-        return CaseFailure(Status.INCOMPLETE, what, "Make room for it (disk, memory, open files), then run it again.")
+        return CaseFailure(
+            Status.INCOMPLETE, sentence, "Make room for it (disk, memory, open files), then run it again."
+        )
     with suppress(OSError):
         _append(log, "".join(traceback.format_exception(error)))
-    return CaseFailure(Status.INCOMPLETE, what, "That is a fault of this program; the log has the whole traceback.")
+    return CaseFailure(Status.INCOMPLETE, sentence, "That is a fault of this program; the log has the whole traceback.")
 
 
 def _append(log: Path, text: str) -> None:

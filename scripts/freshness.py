@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -99,7 +99,7 @@ def page_stamp(rule: str, sources: Iterable[Path | str], extra: str = "") -> Sta
     return Stamp(code(rule), _content(sources, extra))
 
 
-def sweep_sources(cases: list[PlannedCase]) -> tuple[list[Path], str]:
+def sweep_sources(cases: Sequence[PlannedCase]) -> tuple[list[Path], str]:
     """The files that the summary and the page are made from, and what they show of the cases file and of the nights."""
     files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
     files += _peaks_of(cases)
@@ -107,12 +107,12 @@ def sweep_sources(cases: list[PlannedCase]) -> tuple[list[Path], str]:
     return files, repr((shown, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
 
 
-def with_peaks(cases: list[PlannedCase]) -> list[Path | str]:
+def with_peaks(cases: Sequence[PlannedCase]) -> list[Path | str]:
     """The files that a report of `cases` is made from: perf.json, and its device's peaks where there are any."""
     return [*(f"{planned.place}/perf.json" for planned in cases), *_peaks_of(cases)]
 
 
-def _peaks_of(cases: list[PlannedCase]) -> list[Path]:
+def _peaks_of(cases: Sequence[PlannedCase]) -> list[Path]:
     one_of_each = {planned.key.rpartition("-")[2]: planned.key for planned in cases}
     return sorted(path for key in one_of_each.values() if (path := peaks.path_of(key)).exists())
 

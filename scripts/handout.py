@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from scripts import key, locks
 from scripts.devices import identity, usage, visible
@@ -40,22 +41,37 @@ def device_for(
         yield device
 
 
-@contextmanager
-def beside_measuring(name: str, devices: Sequence[str]) -> Iterator[frozenset[int]]:
-    """Heavy work for a case, in the key folder `name`, that must not run where the CPU measures; others are apart.
+@dataclass(frozen=True)
+class Room:
+    """Where other work may run and disturb no measurement: on `cores`, or on those of a place that is free of one."""
 
-    Gives the cores that the work is to be kept on. Where the CPU is split, `devices` are the parts: the cores are
-    outside of them, or those of a part that does not measure meanwhile.
+    cores: frozenset[int]
+    places: tuple[tuple[str, frozenset[int]], ...] = ()  # the lock that keeps measurements out, and its cores
+
+    @contextmanager
+    def enter(self) -> Iterator[frozenset[int]]:
+        """Wait until there is room and keep measurements out of it; gives the cores that the work is to be kept on.
+
+        Raises Interrupted after `locks.give_up`.
+        """
+        if not self.places:
+            yield self.cores
+            return
+        places = dict(self.places)
+        with locks.hold_one(list(places), shared=True) as place:
+            yield places[place]
+
+
+def room_beside(name: str, devices: Sequence[str]) -> Room:
+    """Room for work for a case, in the key folder `name`: where the CPU does not measure; other devices are apart.
+
+    Where the CPU is split, `devices` are the parts: the room is outside of them, or a part that does not measure.
     """
+    usable = identity.usable_cores()
     if key.kind_of(name) != "cpu":
-        yield identity.usable_cores()
-        return
+        return Room(usable)
     parts = [part.cores for part in map(identity.resolve, devices) if part.cores]
     if not parts:
-        with locks.hold("cpu", shared=True):
-            yield identity.usable_cores()
-        return
-    spare = identity.runs(identity.usable_cores().difference(*parts))
-    places = {f"cpu:{cores[0]}-{cores[-1]}": cores for cores in (*spare, *parts)}
-    with locks.hold_one(list(places), shared=True) as place:
-        yield frozenset(places[place])
+        return Room(usable, (("cpu", usable),))
+    spare = identity.runs(usable.difference(*parts))
+    return Room(usable, tuple((f"cpu:{cores[0]}-{cores[-1]}", frozenset(cores)) for cores in (*spare, *parts)))

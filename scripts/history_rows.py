@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from scripts.artifacts import PerfRecord, ProfileRecord
 from scripts.errors import ArtifactError
 from scripts.formatting import one_line
 from scripts.history import HistoryRow, OpTime
-from scripts.outcomes import NOT_RUN
+from scripts.outcomes import NOT_RUN, CaseOutcome
 from scripts.peaks import PeaksRecord
 from scripts.plan import PlannedCase
 
@@ -37,16 +37,21 @@ class RunFacts:
     dirty: bool = False
 
 
-def rows(planned: Iterable[PlannedCase], run: RunFacts, measurement: int = 1) -> list[HistoryRow]:
-    """One row per case, whatever became of it; all are marked interrupted when a case's turn has not come."""
-    found = [row_of(case, run, measurement) for case in planned]
+def rows(
+    planned: Sequence[PlannedCase], run: RunFacts, measurement: int = 1, known: Sequence[CaseOutcome] | None = None
+) -> list[HistoryRow]:
+    """One row per case, whatever became of it; all are marked interrupted when a case's turn has not come.
+
+    `known` are the cases' outcomes where they have just been read.
+    """
+    known = [outcomes.read(case.folder) for case in planned] if known is None else known
+    found = [_row(case, run, measurement, outcome) for case, outcome in zip(planned, known, strict=True)]
     interrupted = any(row.status == NOT_RUN for row in found)
     return [replace(row, interrupted=interrupted) for row in found] if interrupted else found
 
 
-def row_of(planned: PlannedCase, run: RunFacts, measurement: int = 1) -> HistoryRow:
-    """The row of one case."""
-    blank, outcome = _blank(planned, run, measurement), outcomes.read(planned.folder)
+def _row(planned: PlannedCase, run: RunFacts, measurement: int, outcome: CaseOutcome) -> HistoryRow:
+    blank = _blank(planned, run, measurement)
     if outcome.perf:
         return _measured(blank, outcome.perf)
     row = replace(blank, status=outcome.status, reason=outcome.reason)

@@ -21,15 +21,9 @@ from snakemake.io import ancient
 from scripts import failures, freshness, peaks
 from scripts.freshness import OUTPUTS, PAGES, STEPS, Verdict
 from scripts.plan import Plan, PlannedCase
+from scripts.report_files import INDEX, SUMMARY, SWEEP_PAGES, operator_page
 from scripts.workflow_errors import explained
 
-SUMMARY = Path("reports/summary.md")
-INDEX = Path("reports/index.html")
-# The rules of the sweep's own files, by their names in reports/.
-SWEEP_PAGES = {
-    **dict.fromkeys(("summary.md", "summary.csv"), "summary"),
-    **dict.fromkeys(("index.html", "summary.json", "junit.xml", "ci.md", "goldenprof.prom"), "page"),
-}
 PEAKS = "device_peaks"
 CLOCKS_DIFFER_S = 5  # between this machine and a file server
 
@@ -42,11 +36,6 @@ class _Reason:
 
     def __format__(self, output: str) -> str:
         return self.of(output)
-
-
-def operator_page(operator: str) -> Path:
-    """The report of an operator."""
-    return Path("reports", f"{operator}.md")
 
 
 @dataclass

@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 
 from scripts import artifacts, outcomes
 from scripts.artifacts import PerfRecord
 from scripts.case_section import warnings
 from scripts.formatting import Markdown, link, md, percent, template, us
+from scripts.outcomes import CaseOutcome
 from scripts.plan import PlannedCase
 from scripts.status import Status
 
@@ -30,6 +32,11 @@ class SummaryEntry:
     tier: str
     folder: Path
     report: Path
+
+    @cached_property
+    def outcome(self) -> CaseOutcome:
+        """What became of it, read once."""
+        return outcomes.read(self.folder)
 
     @classmethod
     def of(cls, planned: PlannedCase, report: Path) -> SummaryEntry:
@@ -119,7 +126,7 @@ def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path, tail: str 
 
 def row_of(entry: SummaryEntry) -> SummaryRow:
     """What became of one case."""
-    outcome = outcomes.read(entry.folder)
+    outcome = entry.outcome
     if outcome.perf:
         return _measured(entry, outcome.perf)
     operator, _, case = entry.case.partition("/")

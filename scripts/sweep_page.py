@@ -11,23 +11,24 @@ from scripts import closing, exports, history, history_rows, night_lock, page, s
 from scripts.history_rows import RunFacts
 from scripts.page_data import Shown
 from scripts.plan import PlannedCase
+from scripts.report_files import FOLDER, INDEX, SUMMARY
 from scripts.summary import SummaryEntry
 
-FOLDER = Path("reports")
 NOW = "cached-results"  # stands for a run's id where the page names runs
 
 
-def write(planned: Sequence[PlannedCase], entries: Sequence[SummaryEntry], tail: str = "") -> str:
+def write(planned: Sequence[PlannedCase], tail: str = "") -> str:
     """Write the exports of these cases, then the page with `tail`; returns the closing table for the terminal."""
     now = datetime.now(UTC).replace(microsecond=0)
     project = night_lock.repository(Path.cwd())
     run = RunFacts(NOW, now, platform.node(), project.commit, project.dirty)
     renamed = {alias: one.case.id for one in planned for alias in one.case.aliases}
-    found = history_rows.rows(planned, run)
+    entries = [SummaryEntry.of(one, one.report) for one in planned]
+    found = history_rows.rows(planned, run, known=[entry.outcome for entry in entries])
     past = page.past_of(history.History(), run, found, judged=False, renamed=renamed)
     reports = {entry.case: entry.report for entry in entries if entry.report.exists()}
     shown = Shown(run, found, judged=False, reports=reports)
     rows = [summary.row_of(entry) for entry in entries]
     exports.write(FOLDER, rows, {}, "", now)
-    page.write(FOLDER / "index.html", shown, past, tail)  # last: its stamp answers for all of them
-    return closing.text(rows, {}, f"Page: {FOLDER / 'index.html'}, summary: {FOLDER / 'summary.md'}")
+    page.write(INDEX, shown, past, tail)  # last: its stamp answers for all of them
+    return closing.text(rows, {}, f"Page: {INDEX}, summary: {SUMMARY}")

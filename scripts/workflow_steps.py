@@ -8,18 +8,18 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from scripts import cluster, failures, freshness, handout, stale_locks, workers
+from scripts import cluster, failures, freshness, interpreter, stale_locks, workers
 from scripts.errors import CaseFailure
 from scripts.locks import Interrupted
 from scripts.plan import CACHE, DEVICES, Plan, PlannedCase
-from scripts.staleness import SUMMARY, Staleness, operator_page
+from scripts.report_files import log_of
+from scripts.staleness import Staleness
 from scripts.warm import client, protocol
 from scripts.warm.protocol import Request, Unreachable
 from scripts.workflow_errors import ConfigurationError, StepFailed, explained
@@ -32,6 +32,7 @@ _saving = threading.Lock()  # the plan, once
 
 def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     """Read the configuration and plan the run; a mistake in it ends the workflow with its sentence."""
+    interpreter.before_the_graph()
     job = workflow.remote_exec  # of a run on another machine, which holds the locks and has planned
     protocol.begin_session(own_parent=job)
     handed_over = cluster.handed_over() if job else []
@@ -89,9 +90,10 @@ def _before_scheduling(work: Callable[[], None]) -> None:
 
 
 def _prepare() -> None:
+    interpreter.before_the_jobs()
     freshness.read_code()
     be_stoppable()
-    client.hang_up_on_signals()
+    client.hang_up_on_signals(workers.ours.hang_up)
 
 
 def be_stoppable() -> None:
@@ -106,10 +108,9 @@ def finish(stale: Staleness, failed: bool) -> None:
     plan = stale.plan
     if failed and stale.workflow.non_local_exec:
         _settle_failed_jobs(stale)
-    if failed and plan.summary_wanted:
-        _write_summary(plan)
-    if failed and plan.page_wanted:
-        _write_page(plan)
+    for page, wanted in (("summary", plan.summary_wanted), ("page", plan.page_wanted)):
+        if failed and wanted:
+            _make_here(page, plan)
     if plan.night and not plan.night.concluded:
         explained(plan.night.conclude)
 
@@ -153,27 +154,21 @@ def report(stale: Staleness, wildcards: Any, log: str) -> None:
     _step(stale, wildcards, "report", log)
 
 
-def operator_report(stale: Staleness, wildcards: Any) -> None:
+def operator_report(stale: Staleness, wildcards: Any, log: str) -> None:
     """Rule operator_report."""
-    from scripts import operator_report as step
-
-    def work() -> None:
-        cases = stale.plan.operator(wildcards.operator)
-        stamp = freshness.page_stamp("operator_report", freshness.with_peaks(cases))
-        step.run(wildcards.operator, [planned.folder / "perf.json" for planned in cases], target, freshness.tail(stamp))
-
-    target = operator_page(wildcards.operator)
-    explained(work)
+    _make("operator_report", explained(lambda: stale.plan.operator(wildcards.operator)), log)
 
 
 def summary(stale: Staleness) -> None:
     """Rule summary."""
-    explained(lambda: _write_summary(stale.plan))
+    _make("summary", explained(stale.plan.sweep), str(log_of("summary")))
+    stale.plan.summary_wanted = False
 
 
 def page(stale: Staleness) -> None:
     """Rule page."""
-    explained(lambda: _write_page(stale.plan))
+    _make("page", explained(stale.plan.sweep), str(log_of("page")))
+    stale.plan.page_wanted = False
 
 
 def results_of_night(plan: Plan) -> list[str]:
@@ -226,7 +221,7 @@ def _settle(stale: Staleness, job: Any) -> None:
     if job.rule.name == "report" and _stands(stale.plan.case(job.wildcards.operator, job.wildcards.case)):
         report(stale, job.wildcards, str(job.log))
     elif job.rule.name == "operator_report" and all(map(_stands, stale.plan.operator(job.wildcards.operator))):
-        operator_report(stale, job.wildcards)
+        operator_report(stale, job.wildcards, str(job.log))
 
 
 def _stands(planned: PlannedCase) -> bool:
@@ -234,45 +229,38 @@ def _stands(planned: PlannedCase) -> bool:
     return not freshness.of_case(planned).step
 
 
-def _write_summary(plan: Plan) -> None:
-    from scripts import summary as step
+def _make_here(page: str, plan: Plan) -> None:
+    """Make one of the sweep's pages in this process: after an interrupt no worker takes work."""
+    from scripts import page_steps
 
-    cases = plan.sweep()
-    plan.summary_wanted = False
-    stamp = freshness.page_stamp("summary", *freshness.sweep_sources(cases))
-    step.run([_entry(planned) for planned in cases], SUMMARY, SUMMARY.with_suffix(".csv"), freshness.tail(stamp))
-
-
-def _write_page(plan: Plan) -> None:
-    from scripts import sweep_page
-
-    cases = plan.sweep()
-    plan.page_wanted = False
-    stamp = freshness.page_stamp("page", *freshness.sweep_sources(cases))
-    print(sweep_page.write(cases, [_entry(planned) for planned in cases], freshness.tail(stamp)), flush=True)
+    try:
+        _make(page, explained(plan.sweep), str(log_of(page)), page_steps.do)
+    except ConfigurationError as error:  # the others are still to be made
+        print(error, file=sys.stderr, flush=True)
 
 
-def _entry(planned: PlannedCase) -> Any:
-    from scripts.summary import SummaryEntry
-
-    return SummaryEntry.of(planned, planned.report)
+def _make(page: str, cases: Sequence[PlannedCase], log: str, do: Callable[..., str] | None = None) -> None:
+    """Have a page about several cases made, and show what the terminal is to show."""
+    try:
+        if text := (do or workers.ours.do)(page, cases, log):
+            print(text, flush=True)
+    except Interrupted as error:
+        raise StepFailed(f"{page}: {error}") from None
+    except Exception as error:
+        failure = failures.of_error(page, error, Path(log))
+        raise ConfigurationError(" ".join(filter(None, (failure.message, failure.advice)))) from None
 
 
 def _step(stale: Staleness, wildcards: Any, name: str, log: str) -> None:
-    """Have one step of a case done by a worker; a failure is remembered, shown, and ends the job.
-
-    Where the CPU is the device, parsing waits while it measures.
-    """
+    """Have one step of a case done by a worker; a failure is remembered, shown, and ends the job."""
     here = stale.plan.rooted(getattr(wildcards, "root", CACHE))
     planned = explained(lambda: here.case(wildcards.operator, wildcards.case))
-    apart = handout.beside_measuring(planned.key, planned.devices) if name == "parse_csv" else nullcontext(())
     try:
-        with apart as cores:
-            workers.ours.do(name, planned, log, cores)
+        workers.ours.do(name, [planned], log)
     except Interrupted as error:  # no failure of the case
         raise StepFailed(f"{planned.case.id}: {error}") from None
     except Exception as error:
-        failure = failures.of_error(name, planned, error, Path(log))
+        failure = failures.of_error(f"{name} of {planned.case.id}", error, Path(log))
         print(_remembered(planned, name, failure, Path(log)), file=sys.stderr, flush=True)
         raise StepFailed(f"{planned.case.id}: {failure.status}") from None
 

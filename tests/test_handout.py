@@ -140,16 +140,16 @@ def test_other_work_keeps_off_a_part_of_the_cpu_that_measures(monkeypatch: pytes
     first, second = f"cpu:{cores[0]}", f"cpu:{cores[1]}"
     monkeypatch.setattr(identity, "usable_cores", lambda: frozenset(cores[:2]))
     key = "0123456789ab-cpu-01234567"
-    with locks.hold(identity.resolve(first).lock), handout.beside_measuring(key, (first, second)) as given:
+    with locks.hold(identity.resolve(first).lock), handout.room_beside(key, (first, second)).enter() as given:
         assert given == {cores[1]}
-    with locks.hold(identity.resolve(first).lock), handout.beside_measuring(key, (first,)) as given:
+    with locks.hold(identity.resolve(first).lock), handout.room_beside(key, (first,)).enter() as given:
         assert given == {cores[1]}, "the second core is in no part"
-    with handout.beside_measuring(key, ()) as given:
+    with handout.room_beside(key, ()).enter() as given:
         assert given == set(cores[:2])
 
 
 def test_other_work_for_an_accelerator_waits_for_nothing() -> None:
-    with locks.hold("cpu"), handout.beside_measuring("0123456789ab-npu-01234567", ("npu:0",)):
+    with locks.hold("cpu"), handout.room_beside("0123456789ab-npu-01234567", ("npu:0",)).enter():
         pass
 
 

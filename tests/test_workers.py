@@ -9,14 +9,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import psutil
 import pytest
 
+from scripts import locks
 from scripts.cases import Case, Settings
 from scripts.errors import ArtifactError, CaseFailure
+from scripts.locks import Interrupted
 from scripts.plan import PlannedCase
 from scripts.status import Status
 from scripts.workers import Workers
@@ -38,7 +42,7 @@ def mine() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):  # or a zombie
-            if "scripts.workers" in child.cmdline():
+            if "scripts.worker" in child.cmdline():
                 found.append(child)
     return found
 
@@ -71,7 +75,7 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers
 
 def test_an_error_of_a_step_comes_back_as_itself(workers: Workers) -> None:
     with pytest.raises(ArtifactError, match=r"profile\.json"):
-        workers.do("locate_output", PLANNED, "x.log")
+        workers.do("locate_output", [PLANNED], "x.log")
 
 
 def test_a_failure_keeps_its_status_and_its_advice() -> None:
@@ -82,7 +86,7 @@ def test_a_failure_keeps_its_status_and_its_advice() -> None:
 def test_one_worker_does_many_steps_and_no_more_are_started_than_are_allowed(workers: Workers) -> None:
     def ask() -> None:
         with pytest.raises(ArtifactError):
-            workers.do("locate_output", PLANNED, "x.log")
+            workers.do("locate_output", [PLANNED], "x.log")
 
     ask()
     ask()
@@ -95,33 +99,43 @@ def test_one_worker_does_many_steps_and_no_more_are_started_than_are_allowed(wor
     assert len(mine()) <= 2
 
 
-def test_a_worker_that_is_killed_is_a_failure_of_its_case_and_the_next_case_gets_another(workers: Workers) -> None:
-    os.mkfifo(PLANNED.folder / "profile.json")  # reading it never ends
-    raised: list[BaseException] = []
+class Asked(threading.Thread):
+    """A step that is asked for in a thread, and what it raised."""
 
-    def ask() -> None:
+    def __init__(self, workers: Workers) -> None:
+        super().__init__()
+        self.workers = workers
+        self.raised: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
         try:
-            workers.do("locate_output", PLANNED, "x.log")
-        except CaseFailure as failure:
-            raised.append(failure)
+            self.workers.do("locate_output", [PLANNED], "x.log")
+        except BaseException as error:
+            self.raised = error
 
-    thread = threading.Thread(target=ask)
-    thread.start()
-    until(lambda: is_read(PLANNED.folder / "profile.json"))
-    kill(mine()[0])
-    thread.join(20)
-    (failure,) = raised
+
+def test_a_worker_that_is_killed_is_replaced_once_and_then_its_case_has_failed(workers: Workers) -> None:
+    os.mkfifo(PLANNED.folder / "profile.json")  # reading it never ends
+    asked = Asked(workers)
+    for _ in range(2):
+        until(lambda: is_read(PLANNED.folder / "profile.json"))
+        assert asked.is_alive()
+        kill(mine()[0])
+        until(lambda: not is_read(PLANNED.folder / "profile.json"))
+    asked.join(20)
+    failure = asked.raised
     assert isinstance(failure, CaseFailure)
     assert failure.status is Status.INCOMPLETE
     assert "locate_output of some_golden/case: the process that did it was killed by SIGKILL" in failure.message
     (PLANNED.folder / "profile.json").unlink()
     with pytest.raises(ArtifactError):
-        workers.do("locate_output", PLANNED, "x.log")
+        workers.do("locate_output", [PLANNED], "x.log")
 
 
 def test_a_fault_of_the_program_is_a_failure_of_the_case_and_its_frames_are_in_the_log(workers: Workers) -> None:
-    with pytest.raises(CaseFailure, match="fly of some_golden/case ended with KeyError: 'fly'") as raised:
-        workers.do("fly", PLANNED, "x.log")
+    with pytest.raises(CaseFailure, match="fly ended with KeyError: 'fly'") as raised:
+        workers.do("fly", [PLANNED], "x.log")
     assert raised.value.status is Status.INCOMPLETE
     assert "the log has the whole traceback" in raised.value.advice
     assert "Traceback" in Path("x.log").read_text()
@@ -130,14 +144,14 @@ def test_a_fault_of_the_program_is_a_failure_of_the_case_and_its_frames_are_in_t
 def test_an_error_of_the_system_is_a_failure_of_the_case(workers: Workers) -> None:
     Path("x.log").mkdir()
     with pytest.raises(CaseFailure, match="locate_output of some_golden/case ended with IsADirectoryError") as raised:
-        workers.do("locate_output", PLANNED, "x.log")
+        workers.do("locate_output", [PLANNED], "x.log")
     assert raised.value.status is Status.INCOMPLETE
 
 
 def test_a_worker_that_died_while_it_had_nothing_to_do_fails_no_case(workers: Workers) -> None:
     for _ in range(2):
         with pytest.raises(ArtifactError):
-            workers.do("locate_output", PLANNED, "x.log")
+            workers.do("locate_output", [PLANNED], "x.log")
         (worker,) = mine()
         kill(worker)
 
@@ -150,30 +164,57 @@ def test_a_worker_that_dies_before_it_takes_a_step_is_replaced_once(
     python.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(ArtifactError):
-        workers.do("locate_output", PLANNED, "x.log")
+        workers.do("locate_output", [PLANNED], "x.log")
     assert Path("starts").read_text().count("start") == 2
     kill(mine()[0])
     python.write_text("#!/bin/sh\nexit 7\n")
     with pytest.raises(CaseFailure, match="the process that did it ended itself with exit code 7"):
-        workers.do("locate_output", PLANNED, "x.log")
+        workers.do("locate_output", [PLANNED], "x.log")
 
 
-def test_a_step_is_done_on_the_cores_that_it_is_given_and_the_next_on_all(workers: Workers) -> None:
-    everything = os.sched_getaffinity(0)
+def test_a_step_is_done_on_cores_that_do_not_measure_and_the_next_on_all(workers: Workers) -> None:
+    everything = sorted(os.sched_getaffinity(0))
     if len(everything) < 2:
         pytest.skip("two cores are needed to be kept on one of them")
-    cores = frozenset([max(everything)])
-    for given, wanted in ((cores, cores), ((), everything), (cores, cores)):
-        with pytest.raises(ArtifactError):
-            workers.do("locate_output", PLANNED, "x.log", given)
+    divided = replace(PLANNED, devices=tuple(f"cpu:{core}" for core in everything))
+    for planned, wanted in ((divided, everything[-1:]), (PLANNED, everything), (divided, everything[-1:])):
+        with ExitStack() as measuring:
+            for core in everything[:-1] if planned.devices else ():
+                measuring.enter_context(locks.hold(f"cpu:{core}-{core}"))
+            with pytest.raises(ArtifactError):
+                workers.do("locate_output", [planned], "x.log")
         threads = {thread.id for thread in mine()[0].threads()}
         assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset(wanted)}
-        assert os.sched_getaffinity(0) == everything
+        assert sorted(os.sched_getaffinity(0)) == everything
+
+
+def test_neither_a_step_nor_the_start_of_a_worker_disturbs_a_measurement(workers: Workers) -> None:
+    for known in ([], [ANY]):
+        with locks.hold("cpu"):
+            asked = Asked(workers)
+            time.sleep(0.3)
+            assert (mine(), asked.is_alive()) == (known, True)
+        asked.join(20)
+        assert isinstance(asked.raised, ArtifactError)
+
+
+def test_an_interrupt_ends_the_waiting_for_a_step_and_the_worker_that_waits_for_room(workers: Workers) -> None:
+    Asked(workers).join(20)
+    (worker,) = mine()
+    with locks.hold("cpu"):
+        asked = Asked(workers)
+        time.sleep(0.3)
+        workers.hang_up()
+        asked.join(5)
+        assert isinstance(asked.raised, Interrupted)
+        worker.wait(5)
+    with pytest.raises(Interrupted):
+        workers.do("locate_output", [PLANNED], "x.log")
 
 
 def test_a_signal_to_all_of_a_job_ends_no_step(workers: Workers) -> None:
     with pytest.raises(ArtifactError):
-        workers.do("locate_output", PLANNED, "x.log")
+        workers.do("locate_output", [PLANNED], "x.log")
     (worker,) = mine()
     worker.terminate()
     time.sleep(0.2)
@@ -183,7 +224,7 @@ def test_a_signal_to_all_of_a_job_ends_no_step(workers: Workers) -> None:
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     code = (
         "import os\nfrom scripts.workers import Workers\nfrom tests.test_workers import PLANNED, mine\n"
-        "try:\n    Workers(1).do('locate_output', PLANNED, 'x.log')\nexcept Exception:\n    pass\n"
+        "try:\n    Workers(1).do('locate_output', [PLANNED], 'x.log')\nexcept Exception:\n    pass\n"
         "print(mine()[0].pid, flush=True)\nos._exit(0)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

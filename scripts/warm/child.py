@@ -113,7 +113,7 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None], unche
         if step in ("make_inputs", "peaks"):  # profile looks itself, at the device that it is handed
             _check_machine(planned)
         if step == "make_inputs":
-            with handout.beside_measuring(planned.key, planned.devices) as cores, visible.on_cores(cores):
+            with handout.room_beside(planned.key, planned.devices).enter() as cores, visible.on_cores(cores):
                 phase("running")
                 make_inputs.run(planned.case, planned.key, planned.folder, roots, planned.device)
             _check_code(step, planned, golden, folder, roots)

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -49,11 +49,11 @@ def ask(request: Request) -> Answer | None:
     return None
 
 
-def hang_up_on_signals() -> None:
+def hang_up_on_signals(*others: Callable[[], None]) -> None:
     """Have an interrupt (ctrl-C) or SIGTERM end at once what was asked for, then do what they did before.
 
-    The warm parent ends the cases of who hangs up, and no thread waits for a device's lock any more. Without this, the
-    threads that wait would keep the process until cases end. To be called in the main thread.
+    The warm parent ends the cases of who hangs up, no thread waits for a device's lock any more, and `others` hang up
+    too. Without this, the threads that wait would keep the process until cases end. To be called in the main thread.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.getsignal(number)
@@ -63,6 +63,8 @@ def hang_up_on_signals() -> None:
             locks.give_up()
             for connection in tuple(_open):
                 _shut(connection)
+            for other in others:
+                other()
             if callable(before):
                 before(number, frame)
             else:

@@ -118,13 +118,13 @@ def test_a_page_that_fails_in_the_end_keeps_neither_the_others_nor_the_summary_f
             raise StepFailed("op/bad: incomplete")
         made.append(wildcards.case)
 
-    def operator_report(stale: object, wildcards: SimpleNamespace) -> None:
+    def operator_report(stale: object, wildcards: SimpleNamespace, log: str) -> None:
         raise ConfigurationError("perf.json is missing.")
 
     monkeypatch.setattr(workflow_steps, "report", report)
     monkeypatch.setattr(workflow_steps, "operator_report", operator_report)
     monkeypatch.setattr(workflow_steps, "_stands", lambda planned: True)
-    monkeypatch.setattr(workflow_steps, "_write_summary", lambda plan: made.append("summary"))
+    monkeypatch.setattr(workflow_steps, "_make_here", lambda page, plan: made.append(page))
     jobs = [
         SimpleNamespace(
             rule=SimpleNamespace(name=rule), wildcards=SimpleNamespace(operator="op", case=case), log="x.log"

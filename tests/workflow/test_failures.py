@@ -6,16 +6,16 @@ import csv
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from scripts import handout, locks, workflow_steps
+from scripts import workers, workflow_steps
 from scripts.status import Status
-from scripts.workflow_errors import StepFailed
+from scripts.workers import Workers
+from scripts.workflow_errors import ConfigurationError, StepFailed
 from tests.test_workers import PLANNED
 from tests.workflow.conftest import Project, Run
 
@@ -248,14 +248,24 @@ def test_a_cheap_step_that_fails_leaves_its_status_and_a_sentence(broken: tuple[
 def test_a_step_that_is_interrupted_while_it_waits_is_no_failure_of_its_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(name: str, devices: object) -> Iterator[None]:
-        raise locks.Interrupted("The run was interrupted.")
-        yield
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(handout, "beside_measuring", contextmanager(interrupted))
+    stopped = Workers(1)
+    stopped.hang_up()
+    monkeypatch.setattr(workers, "ours", stopped)
     plan = SimpleNamespace(rooted=lambda root: SimpleNamespace(case=lambda *names: PLANNED))
     wildcards = SimpleNamespace(operator="some_golden", case="case")
     with pytest.raises(StepFailed, match="The run was interrupted"):
         workflow_steps.parse_csv(SimpleNamespace(plan=plan), wildcards, "x.log")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("page", ["summary", "page"])
+def test_a_page_that_cannot_be_written_is_a_sentence(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workers, "ours", Workers(1))
+    Path("reports").touch()
+    stale = SimpleNamespace(plan=SimpleNamespace(sweep=lambda: [PLANNED]))
+    with pytest.raises(ConfigurationError, match=f"^{page} ended with .*reports.* run it again"):
+        getattr(workflow_steps, page)(stale)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import exports, staleness
+from scripts import exports, report_files, staleness
 from tests.workflow.conftest import ROOT, Project
 
 CASES = """
@@ -189,5 +189,5 @@ def test_a_forced_file_forces_the_rule_that_makes_it(target: str, rule: str) -> 
 
 
 def test_every_file_of_the_sweep_has_its_rule() -> None:
-    made = {staleness.SUMMARY.name, "summary.csv", staleness.INDEX.name, *exports.NAMES.values()}
-    assert set(staleness.SWEEP_PAGES) == made
+    made = {report_files.SUMMARY.name, "summary.csv", report_files.INDEX.name, *exports.NAMES.values()}
+    assert set(report_files.SWEEP_PAGES) == made

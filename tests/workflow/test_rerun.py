@@ -243,10 +243,10 @@ from pathlib import Path
 from scripts.plan import Plan
 from scripts.workers import Workers
 workers, planned = Workers(1), Plan.load({{}}).case("{CHAINED.split("/")[0]}", "{CHAINED.split("/")[1]}")
-workers.do("locate_output", planned, "x.log")
+workers.do("locate_output", [planned], "x.log")
 with Path("scripts/report.py").open("a") as module:
     module.write("UNUSED = 1")
-workers.do("report", planned, "x.log")
+workers.do("report", [planned], "x.log")
 '''
     done = subprocess.run([sys.executable, "-c", code], cwd=clone.path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
