@@ -195,7 +195,7 @@ def test_what_a_golden_starts_ends_with_it(session: Session) -> None:
 
 
 def test_what_a_golden_detached_ends_with_it_and_no_sooner_whatever_other_cases_do(session: Session) -> None:
-    for golden in ("slow_golden", "helped_golden"):
+    for golden in ("slow_golden", "quick_golden", "helped_golden"):
         assert session.client(golden).wait(60) == 0
     helped = session.client("helped_golden", "profile")
     daemon = int(until(lambda: Path("daemon").exists() and Path("daemon").read_text()))
