@@ -37,11 +37,14 @@ class Sizes:
     mib: int = 1024
     product: int = 2048
     noisy: int = 8
+    rounds: int = 4  # of four runs: spreads differ by half from run to run
     settings: int = 20
     repeats: int = 2
 
 
-QUICK = Sizes(settings=4, trivial=4, cases=(20,), promised=20, rows=20_000, mib=16, product=1024, noisy=2, repeats=1)
+QUICK = Sizes(
+    settings=4, trivial=4, cases=(20,), promised=20, rows=20_000, mib=16, product=1024, noisy=2, rounds=1, repeats=1
+)
 
 
 def main() -> int:
@@ -86,7 +89,7 @@ PARTS: dict[str, Callable[[Sizes, bool, list[Scale]], Iterable[Line]]] = {
     "settings": lambda sizes, slow, _: sweep.settings(sizes.settings, slow),
     "dag": _dag,
     "scaling": lambda sizes, slow, _: scaling.lines(sizes is QUICK, slow),
-    "noise": lambda sizes, slow, _: device.noise(sizes.noisy, slow),
+    "noise": lambda sizes, slow, _: device.noise(sizes.noisy, sizes.rounds, slow),
 }
 
 

@@ -141,8 +141,17 @@ class Checkout:
 
     def edit_cases(self, old: str, new: str) -> None:
         """Replace text of the cases file."""
-        path = self.path / "config/cases.yaml"
-        path.write_text(path.read_text().replace(old, new))
+        self._replace("config/cases.yaml", old, new)
+
+    def edit_golden(self, old: str, new: str) -> None:
+        """Replace text of the golden that all cases share."""
+        self._replace("golden/trivial_golden.py", old, new)
+
+    def _replace(self, file: str, old: str, new: str) -> None:
+        text = (self.path / file).read_text()
+        if old not in text:
+            raise ValueError(f"{file} holds no {old!r}")
+        (self.path / file).write_text(text.replace(old, new))
 
 
 def ids(count: int) -> list[str]:
