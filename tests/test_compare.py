@@ -152,7 +152,7 @@ def test_a_candidate_that_returns_something_else_is_not_compared(
     project: Path, capsys: pytest.CaptureFixture[str], candidate: str, words: str
 ) -> None:
     code, text = compare(capsys, "slow_golden/tanh", "--candidate", f"mine.py:{candidate}", "--rounds", "6")
-    assert code == 1
+    assert code == 1, text
     assert f"NOT COMPARED: {words}" in text
     assert "Speed-up over" not in text
 
@@ -163,7 +163,7 @@ def test_a_candidate_that_fails_or_changes_later_costs_the_others_nothing(
     (project / "late.py").write_text(LATE)
     specs = [f"late.py:{name}" for name in ("right", "fails", "changes")]
     code, text = compare(capsys, "slow_golden/tanh", *(f"--candidate={spec}" for spec in specs), "--rounds", "6")
-    assert code == 1
+    assert code == 1, text
     right, fails, changes = text.split("## Candidate: ")[1:]
     assert "NOT COMPARED" not in right
     assert "NOT COMPARED: fails raised ValueError in iteration" in fails
