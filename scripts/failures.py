@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from scripts import artifacts, diagnosis, plan
+from scripts import artifacts, diagnosis
 from scripts.artifacts import FailureRecord
 from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
 from scripts.plan import PlannedCase
 from scripts.status import Status
-from scripts.warm.protocol import Answer
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EFBIG)
 
 
 def path(planned: PlannedCase) -> Path:
@@ -47,12 +49,11 @@ def of_error(what: str, error: Exception, log: Path) -> CaseFailure:
     if isinstance(error, GoldenprofError):
         return CaseFailure(Status.INCOMPLETE, str(error))
     sentence = f"{what} ended with {type(error).__name__}: {error}".removesuffix(": ")
-    if isinstance(error, PermissionError):
-        return CaseFailure(Status.INCOMPLETE, sentence, "Correct its owner or its permissions, then run it again.")
-    if isinstance(error, OSError | MemoryError):
-        return CaseFailure(
-            Status.INCOMPLETE, sentence, "Make room for it (disk, memory, open files), then run it again."
-        )
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in NO_ROOM):
+        advice = "Make room for it (disk, memory, open files), then run it again."
+        return CaseFailure(Status.INCOMPLETE, sentence, advice)
+    if isinstance(error, OSError):
+        return CaseFailure(Status.INCOMPLETE, sentence, "Put right what it names, then run it again.")
     with suppress(OSError):
         _append(log, "".join(traceback.format_exception(error)))
     return CaseFailure(Status.INCOMPLETE, sentence, "That is a fault of this program; the log has the whole traceback.")
@@ -74,12 +75,10 @@ def clear(planned: PlannedCase) -> None:
     path(planned).unlink(missing_ok=True)
 
 
-def of_lost_parent(step: str, plan_file: str, case: str, log: str) -> Answer:
-    """Remember that the warm parent died over a step; what the job says then."""
-    planned = plan.read_saved(Path(plan_file))[case]
-    failure = CaseFailure(
+def of_lost_parent(step: str, case: str) -> CaseFailure:
+    """What it means for a case that the warm parent died over it."""
+    return CaseFailure(
         Status.PROFILER_FAILED,
         f"The warm parent process died twice while {case} was in its step {step}.",
         "See .snakemake/goldenprof/warm.log and the kernel's log: the machine may be out of memory.",
     )
-    return Answer(failure.status.exit_code, write(planned, step, failure, Path(log)))

@@ -99,12 +99,17 @@ def page_stamp(rule: str, sources: Iterable[Path | str], extra: str = "") -> Sta
     return Stamp(code(rule), _content(sources, extra))
 
 
-def sweep_sources(cases: Sequence[PlannedCase]) -> tuple[list[Path], str]:
-    """The files that the summary and the page are made from, and what they show of the cases file and of the nights."""
+def sweep_sources(cases: Sequence[PlannedCase], all_reported: bool = False) -> tuple[list[Path], str]:
+    """The files that the summary and the page are made from, and what else they show.
+
+    That is what the cases file says, which nights there are, and which reports, to which they lead: all of them, with
+    `all_reported`, where those that are missing are about to be made.
+    """
     files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
     files += _peaks_of(cases)
     shown = [(one.case.id, one.case.family, one.case.tier, one.case.aliases) for one in cases]
-    return files, repr((shown, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
+    reported = [all_reported or one.report.exists() for one in cases]
+    return files, repr((shown, reported, sorted(path.as_posix() for path in HISTORY.rglob("*"))))
 
 
 def with_peaks(cases: Sequence[PlannedCase]) -> list[Path | str]:

@@ -10,6 +10,7 @@ from scripts import key, locks
 from scripts.devices import identity, usage, visible
 from scripts.devices.identity import DeviceIdentity
 from scripts.errors import CaseFailure
+from scripts.plan import PlannedCase
 from scripts.status import Status
 
 Phase = Callable[[str], None]  # told "waiting", "opening DEVICE", "running", "finishing" and "analysing"
@@ -60,6 +61,12 @@ class Room:
         places = dict(self.places)
         with locks.hold_one(list(places), shared=True) as place:
             yield places[place]
+
+
+def room_for(cases: Sequence[PlannedCase]) -> Room:
+    """Room for work about `cases`: that of the first whose device is the CPU, if there is one."""
+    first = min(cases, key=lambda planned: key.kind_of(planned.key) != "cpu")
+    return room_beside(first.key, first.devices)
 
 
 def room_beside(name: str, devices: Sequence[str]) -> Room:

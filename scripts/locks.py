@@ -34,7 +34,7 @@ class Interrupted(GoldenprofError):
 
 
 def give_up() -> None:
-    """Have every thread of this process that waits for a lock, now or later, raise Interrupted within LOOK_S."""
+    """Have every thread but the main one that waits for a lock, now or later, raise Interrupted within LOOK_S."""
     _given_up.set()
 
 

@@ -16,7 +16,9 @@ from scripts.case_section import CaseSection, case_section, warnings
 from scripts.errors import ArtifactError
 from scripts.formatting import Markdown, link, md, percent, plural, template, us
 from scripts.peaks import PeaksRecord
+from scripts.plan import PlannedCase
 from scripts.report import notes, status_detail, title
+from scripts.report_files import operator_page
 from scripts.report_tables import SpreadLine, spread_decimals, spread_line
 
 
@@ -39,6 +41,12 @@ class CaseWarnings:
 
     case: str
     warnings: list[str]
+
+
+def write(cases: Sequence[PlannedCase], tail: str) -> None:
+    """The report of the operator whose cases these are, in reports/."""
+    operator = cases[0].case.operator
+    run(operator, [planned.folder / "perf.json" for planned in cases], operator_page(operator), tail)
 
 
 def run(operator: str, perf_jsons: Sequence[Path], target: Path, tail: str = "") -> None:

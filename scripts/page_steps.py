@@ -7,8 +7,6 @@ from pathlib import Path
 
 from scripts import freshness, operator_report, summary, sweep_page
 from scripts.plan import PlannedCase
-from scripts.report_files import SUMMARY, operator_page
-from scripts.summary import SummaryEntry
 
 
 def do(step: str, cases: Sequence[PlannedCase], log: str) -> str:
@@ -18,17 +16,14 @@ def do(step: str, cases: Sequence[PlannedCase], log: str) -> str:
 
 
 def _operator_report(cases: Sequence[PlannedCase]) -> str:
-    operator = cases[0].case.operator
     stamp = freshness.page_stamp("operator_report", freshness.with_peaks(cases))
-    results = [planned.folder / "perf.json" for planned in cases]
-    operator_report.run(operator, results, operator_page(operator), freshness.tail(stamp))
+    operator_report.write(cases, freshness.tail(stamp))
     return ""
 
 
 def _summary(cases: Sequence[PlannedCase]) -> str:
     stamp = freshness.page_stamp("summary", *freshness.sweep_sources(cases))
-    entries = [SummaryEntry.of(planned, planned.report) for planned in cases]
-    summary.run(entries, SUMMARY, SUMMARY.with_suffix(".csv"), freshness.tail(stamp))
+    summary.write(cases, freshness.tail(stamp))
     return ""
 
 

@@ -105,7 +105,7 @@ class Staleness:
             self._why[str(page)] = "its results change"
             self._force(page)
         elif self.forced.isdisjoint((*STEPS, PEAKS, rule)) and all(map(os.path.exists, self.peaks())):
-            self._judge(rule, page, *freshness.sweep_sources(cases))
+            self._judge(rule, page, *freshness.sweep_sources(cases, all_reported=True))
             if not self._why[str(page)]:
                 return [ancient(report) for report in self.sweep() if Path(report).exists()]
         return self.sweep()

@@ -17,6 +17,7 @@ from scripts.case_section import warnings
 from scripts.formatting import Markdown, link, md, percent, template, us
 from scripts.outcomes import CaseOutcome
 from scripts.plan import PlannedCase
+from scripts.report_files import SUMMARY
 from scripts.status import Status
 
 MOST_NAMED = 5  # slowest and noisiest cases
@@ -112,6 +113,12 @@ class Named:
 
     name: Markdown
     value: str
+
+
+def write(cases: Sequence[PlannedCase], tail: str) -> None:
+    """The sweep's summary of these cases, in reports/."""
+    entries = [SummaryEntry.of(planned, planned.report) for planned in cases]
+    run(entries, SUMMARY, SUMMARY.with_suffix(".csv"), tail)
 
 
 def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path, tail: str = "") -> None:

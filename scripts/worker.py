@@ -6,25 +6,56 @@ python -P -m scripts.worker DESCRIPTOR      of the socket in which work comes (s
 from __future__ import annotations
 
 import importlib
+import os
 import select
 import signal
+import socket
 import sys
 import threading
+from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 
-from scripts import freshness, locks
+from scripts import freshness, handout
 from scripts.devices import visible
 from scripts.errors import GoldenprofError
 from scripts.handout import Room
-from scripts.workers import Work, shut
+from scripts.plan import PlannedCase
+
+READY = "ready"  # the first message
+
+
+@dataclass(frozen=True)
+class Work:
+    """A step of a case, or a page about several: what scripts/{case,page}_steps.py call so, with its log."""
+
+    step: str
+    cases: tuple[PlannedCase, ...]
+    log: str
+
+    @property
+    def what(self) -> str:
+        """For messages: `parse_csv of operator/case`, or the page's rule."""
+        return f"{self.step} of {self.cases[0].case.id}" if self.step in freshness.STEPS else self.step
+
+    @property
+    def room(self) -> Room:
+        """Where it may run, and disturb no measurement."""
+        return handout.room_for(self.cases)
+
+
+def shut(connection: Connection) -> None:
+    """Both sides see its end, also a thread that waits in it."""
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def _serve(connection: Connection) -> None:
     """Do what comes until nobody asks any more."""
     try:
-        connection.send("ready")
+        connection.send(READY)
         while True:
             connection.send(_result(*connection.recv()))
     except (EOFError, OSError):
@@ -52,14 +83,14 @@ def _steps(step: str) -> ModuleType:
 
 
 def _main(descriptor: int) -> None:
-    """Serve in a thread, for which this one watches: who waits for room does not see that nobody asks any more."""
+    """Serve in a thread, and end when nobody asks any more, whatever it does or waits for: files are written whole."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to all of a job: who asked decides, and its end is this one's
-    freshness.read_code()  # before it is imported: what this process makes is stamped with the code that it has
-    threading.Thread(target=_serve, args=[Connection(descriptor)]).start()
+    freshness.read_code()  # before the steps are imported: what they make is stamped with the code that they have
+    threading.Thread(target=_serve, args=[Connection(descriptor)], daemon=True).start()
     end = select.poll()
     end.register(descriptor, select.POLLRDHUP)
     end.poll()
-    locks.give_up()
+    os._exit(0)  # no lock is held a moment longer
 
 
 if __name__ == "__main__":

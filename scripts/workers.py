@@ -5,83 +5,63 @@ The threads of one Python take turns, and would hold up the scheduling.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 
-from scripts import handout
 from scripts.devices import visible
 from scripts.devices.identity import cpu_count
 from scripts.errors import CaseFailure
-from scripts.freshness import STEPS
 from scripts.handout import Room
 from scripts.locks import Interrupted
 from scripts.plan import PlannedCase
 from scripts.status import Status
 from scripts.warm import launch
+from scripts.worker import Work, shut
 
 MOST = 4  # more wait for the process that schedules
 MOST_LOST = 2  # workers that die over one piece of work
-ADVICE = "The machine may be out of memory: see the kernel's log, then run it again."
-
-
-@dataclass(frozen=True)
-class Work:
-    """A step of a case, or a page about several: what scripts/{case,page}_steps.py call so, with its log."""
-
-    step: str
-    cases: tuple[PlannedCase, ...]
-    log: str
-
-    @property
-    def what(self) -> str:
-        """For messages: `parse_csv of operator/case`, or the page's rule."""
-        return f"{self.step} of {self.cases[0].case.id}" if self.step in STEPS else self.step
-
-    @property
-    def room(self) -> Room:
-        """Where it may run, and disturb no measurement."""
-        return handout.room_beside(self.cases[0].key, self.cases[0].devices)
-
-
-class _Lost(Exception):
-    """The worker's side was closed before it answered."""
-
-
-def shut(connection: Connection) -> None:
-    """Both sides see its end, also a thread that waits in it."""
-    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)
+START_TIMEOUT_S = 60.0
+LOG = Path(".snakemake/goldenprof/workers.log")  # what they print besides
 
 
 class _Worker:
-    """One such process, which does one piece of work at a time."""
+    """One such process, which does one piece of work at a time. It starts on `cores`."""
 
     def __init__(self, cores: Collection[int]) -> None:
-        """Start it on `cores`, and wait until it is ready."""
+        LOG.parent.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
-        with ours, theirs, visible.on_cores(cores):
+        with ours, theirs, visible.on_cores(cores), LOG.open("ab") as log:
             self._process = subprocess.Popen(
                 launch.command("scripts.worker", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # an interrupt is not for it
                 env=launch.environment(),
             )
             self._connection = Connection(ours.detach())
-        with suppress(EOFError, OSError):  # the next to ask it will see
-            self._connection.recv()
 
     @property
     def lives(self) -> bool:
         """Whether it can be asked."""
         return self._process.poll() is None
+
+    def wait_until_ready(self) -> None:
+        """Raises _Lost when it ends or does not answer."""
+        with suppress(EOFError, OSError):
+            if self._connection.poll(START_TIMEOUT_S):
+                self._connection.recv()
+                return
+        self._process.kill()
+        self._connection.close()
+        raise _Lost(self)
 
     def do(self, work: Work, room: Room) -> BaseException | str:
         """What the step gave or raised; _Lost when it ends, or `hang_up` is called, before it says so."""
@@ -90,18 +70,29 @@ class _Worker:
             return self._connection.recv()
         except (EOFError, OSError):
             self._connection.close()
-            raise _Lost from None
+            raise _Lost(self) from None
 
     def hang_up(self) -> None:
-        """Have `do` raise _Lost; the worker ends when it has done what it does, at once if it waits for room."""
+        """Have `do` raise _Lost; the worker ends."""
         shut(self._connection)
 
-    @property
-    def end(self) -> str:
-        """How it ended."""
+    def failure(self, what: str) -> CaseFailure:
+        """That `what` failed by its end."""
         code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended itself with exit code {code}"
-        return f"the process that did it {how}"
+        if code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+            advice = "The machine may be out of memory: see the kernel's log, then run it again."
+        else:
+            how, advice = f"ended itself with exit code {code}", f"Its log is {LOG}."
+        return CaseFailure(Status.INCOMPLETE, f"{what}: the process that did it {how}.", advice)
+
+
+class _Lost(Exception):
+    """`worker` did not answer before its side was closed."""
+
+    def __init__(self, worker: _Worker) -> None:
+        super().__init__()
+        self.worker = worker
 
 
 class Workers:
@@ -127,39 +118,50 @@ class Workers:
         return result
 
     def hang_up(self) -> None:
-        """Have all that is asked for, now or later, raise Interrupted."""
+        """Have all that is asked for, now or later, raise Interrupted, and all workers end."""
         self._hung_up = True
-        for worker in tuple(self._busy):
+        for worker in (*self._busy, *self._idle):
             worker.hang_up()
 
     def _ask(self, work: Work, room: Room) -> BaseException | str:
         for _ in range(MOST_LOST):
-            worker = self._free() or self._start(room)
-            self._busy.add(worker)
+            self._check_interrupt()
             try:
-                self._check_interrupt()
-                result = worker.do(work, room)
+                worker = self._free() or self._started(room)
+                with self._watched(worker):
+                    result = worker.do(work, room)
                 self._idle.append(worker)
                 return result
-            except _Lost:
-                self._check_interrupt()
-            finally:
-                self._busy.discard(worker)
-        return CaseFailure(Status.INCOMPLETE, f"{work.what}: {worker.end}.", ADVICE)
+            except _Lost as error:
+                lost = error.worker
+        self._check_interrupt()
+        return lost.failure(work.what)
+
+    def _started(self, room: Room) -> _Worker:
+        with room.enter() as cores, self._watched(_Worker(cores)) as worker:  # starting is work, too
+            worker.wait_until_ready()
+        return worker
+
+    @contextmanager
+    def _watched(self, worker: _Worker) -> Iterator[_Worker]:
+        """Either `hang_up` sees the worker, or this that it was called."""
+        self._busy.add(worker)
+        try:
+            self._check_interrupt()
+            yield worker
+        finally:
+            self._busy.discard(worker)
 
     def _check_interrupt(self) -> None:
         if self._hung_up:
             raise Interrupted("The run was interrupted.")
 
     def _free(self) -> _Worker | None:
-        while self._idle:
-            if (worker := self._idle.pop()).lives:
-                return worker
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
+                if (worker := self._idle.pop()).lives:
+                    return worker
         return None
-
-    def _start(self, room: Room) -> _Worker:
-        with room.enter() as cores:
-            return _Worker(cores)
 
 
 ours = Workers(min(cpu_count(), MOST))

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,16 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from scripts import cluster, failures, freshness, interpreter, stale_locks, workers
 from scripts.errors import CaseFailure
 from scripts.locks import Interrupted
-from scripts.plan import CACHE, DEVICES, Plan, PlannedCase
+from scripts.plan import CACHE, DEVICES, Plan, PlannedCase, read_saved
 from scripts.report_files import log_of
 from scripts.staleness import Staleness
 from scripts.warm import client, protocol
-from scripts.warm.protocol import Request, Unreachable
+from scripts.warm.protocol import Answer, Request, Unreachable
 from scripts.workflow_errors import ConfigurationError, StepFailed, explained
 
 NO_LIMIT = 100_000  # jobs per timespan in profiles/default
 DEVICE = "device"  # the resource of which a profile job takes one
-ROOM = 2  # jobs that draw inputs and parse, besides those that measure
+SPARE_JOBS = 2  # jobs that draw inputs and parse, besides those that measure
 _saving = threading.Lock()  # the plan, once
 
 
@@ -61,7 +62,7 @@ def _too_few_jobs(stale: Staleness) -> Iterator[str]:
     """That more devices could measure than jobs may run."""
     devices, jobs = stale.plan.profile_jobs, stale.workflow.nodes or stale.workflow.cores  # `-j`, or the profile's
     if jobs and jobs < devices:
-        yield f"{jobs} of {devices} devices can measure at a time; `-j{devices + ROOM}` allows jobs for all."
+        yield f"{jobs} of {devices} devices can measure at a time; `-j{devices + SPARE_JOBS}` allows jobs for all."
 
 
 def _lift_rate_limit(scheduler: Any) -> None:
@@ -110,7 +111,7 @@ def finish(stale: Staleness, failed: bool) -> None:
         _settle_failed_jobs(stale)
     for page, wanted in (("summary", plan.summary_wanted), ("page", plan.page_wanted)):
         if failed and wanted:
-            _make_here(page, plan)
+            _make_at_the_end(page, plan)
     if plan.night and not plan.night.concluded:
         explained(plan.night.conclude)
 
@@ -129,10 +130,13 @@ def _ask(here: Plan, step: str, case: str, log: str) -> None:
     with _saving:
         saved = str(explained(lambda: here.saved))
     try:
-        answer = client.ask(Request(step, saved, case, log)) or failures.of_lost_parent(step, saved, case, log)
+        answer = client.ask(Request(step, saved, case, log))
     except Unreachable as error:
         print(error, file=sys.stderr, flush=True)
         raise StepFailed(f"{case}: {error}") from None
+    if answer is None:
+        failure, planned = failures.of_lost_parent(step, case), read_saved(Path(saved))[case]
+        answer = Answer(failure.status.exit_code, _remembered(planned, step, failure, Path(log)))
     if answer.text:
         print(answer.text, file=sys.stderr, flush=True)
     if answer.exit_code:
@@ -229,26 +233,31 @@ def _stands(planned: PlannedCase) -> bool:
     return not freshness.of_case(planned).step
 
 
-def _make_here(page: str, plan: Plan) -> None:
-    """Make one of the sweep's pages in this process: after an interrupt no worker takes work."""
+def _make_at_the_end(page: str, plan: Plan) -> None:
+    """Make one of the sweep's pages after the last job; in this process when no worker takes work any more."""
     from scripts import page_steps
 
     try:
-        _make(page, explained(plan.sweep), str(log_of(page)), page_steps.do)
+        try:
+            _make(page, explained(plan.sweep), str(log_of(page)))
+        except StepFailed:
+            _make(page, explained(plan.sweep), str(log_of(page)), page_steps.do)
     except ConfigurationError as error:  # the others are still to be made
         print(error, file=sys.stderr, flush=True)
 
 
 def _make(page: str, cases: Sequence[PlannedCase], log: str, do: Callable[..., str] | None = None) -> None:
-    """Have a page about several cases made, and show what the terminal is to show."""
+    """Have a page about several cases made, and show what the terminal is to show. Raises StepFailed when hung up."""
     try:
-        if text := (do or workers.ours.do)(page, cases, log):
-            print(text, flush=True)
+        text = (do or workers.ours.do)(page, cases, log)
     except Interrupted as error:
         raise StepFailed(f"{page}: {error}") from None
     except Exception as error:
         failure = failures.of_error(page, error, Path(log))
         raise ConfigurationError(" ".join(filter(None, (failure.message, failure.advice)))) from None
+    with suppress(BrokenPipeError):  # nobody reads it
+        if text:
+            print(text, flush=True)
 
 
 def _step(stale: Staleness, wildcards: Any, name: str, log: str) -> None:

@@ -25,13 +25,20 @@ from scripts.warm.protocol import Request, Unreachable
 ROOT = Path(__file__).resolve().parents[1]
 ASK = """
 import sys
+from pathlib import Path
 from scripts import failures
+from scripts.plan import read_saved
 from scripts.warm import client
-from scripts.warm.protocol import Request, Unreachable
+from scripts.warm.protocol import Answer, Request, Unreachable
 
 client.hang_up_on_signals()
 try:
-    answer = client.ask(Request(*sys.argv[1:])) or failures.of_lost_parent(*sys.argv[1:])
+    step, plan, case, log = sys.argv[1:]
+    answer = client.ask(Request(step, plan, case, log))
+    if answer is None:
+        failure = failures.of_lost_parent(step, case)
+        text = failures.write(read_saved(Path(plan))[case], step, failure, Path(log))
+        answer = Answer(failure.status.exit_code, text)
 except (Unreachable, KeyboardInterrupt) as error:
     sys.exit(str(error))
 print(answer.text, file=sys.stderr)
@@ -297,7 +304,6 @@ def idle_parent(folder: Path, session: Session, monkeypatch: pytest.MonkeyPatch)
     owner.kill()
     owner.wait()
     path.unlink(missing_ok=True)
-    path.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def test_an_idle_parent_removes_its_socket_and_leaves_the_lock_to_who_waits_for_it(
@@ -305,12 +311,12 @@ def test_an_idle_parent_removes_its_socket_and_leaves_the_lock_to_who_waits_for_
 ) -> None:
     path, wait_for_end = idle_parent
     with protocol.alone_at(path):
-        lock = path.with_suffix(".lock").stat()
+        lock = path.with_name("start.lock").stat()
         time.sleep(2)
         assert path.exists()  # a client is at it
     wait_for_end()
     assert not path.exists()
-    assert os.path.samestat(lock, path.with_suffix(".lock").stat())
+    assert os.path.samestat(lock, path.with_name("start.lock").stat())
 
 
 def test_an_idle_parent_leaves_the_socket_of_another(idle_parent: tuple[Path, Callable]) -> None:

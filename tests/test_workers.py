@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import psutil
@@ -31,11 +32,12 @@ PLANNED = PlannedCase(
 )
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
+def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+    return value
 
 
 def mine() -> list[psutil.Process]:
@@ -54,13 +56,20 @@ def kill(worker: psutil.Process) -> None:
         os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
 
 
-def is_read(pipe: Path) -> bool:
-    """Whether somebody reads a named pipe, who is then kept waiting for its end."""
-    try:
-        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    return True
+def reads(worker: psutil.Process) -> bool:
+    """Whether it has profile.json open."""
+    with suppress(OSError):
+        return any(file.name == "profile.json" for file in files_of(worker))
+    return False
+
+
+def files_of(worker: psutil.Process) -> list[Path]:
+    """What it has open; psutil lists no named pipes."""
+    found = []
+    for descriptor in Path(f"/proc/{worker.pid}/fd").iterdir():
+        with suppress(OSError):
+            found.append(descriptor.readlink())
+    return found
 
 
 @pytest.fixture
@@ -83,22 +92,6 @@ def test_a_failure_keeps_its_status_and_its_advice() -> None:
     assert (sent.status, sent.message, sent.advice, str(sent)) == (Status.NO_KERNELS, "Nothing.", "Look.", "Nothing.")
 
 
-def test_one_worker_does_many_steps_and_no_more_are_started_than_are_allowed(workers: Workers) -> None:
-    def ask() -> None:
-        with pytest.raises(ArtifactError):
-            workers.do("locate_output", [PLANNED], "x.log")
-
-    ask()
-    ask()
-    assert len(mine()) == 1
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(mine()) <= 2
-
-
 class Asked(threading.Thread):
     """A step that is asked for in a thread, and what it raised."""
 
@@ -115,14 +108,26 @@ class Asked(threading.Thread):
             self.raised = error
 
 
-def test_a_worker_that_is_killed_is_replaced_once_and_then_its_case_has_failed(workers: Workers) -> None:
-    os.mkfifo(PLANNED.folder / "profile.json")  # reading it never ends
-    asked = Asked(workers)
+def test_one_worker_does_many_steps_and_no_more_are_started_than_are_allowed(workers: Workers) -> None:
     for _ in range(2):
-        until(lambda: is_read(PLANNED.folder / "profile.json"))
-        assert asked.is_alive()
-        kill(mine()[0])
-        until(lambda: not is_read(PLANNED.folder / "profile.json"))
+        Asked(workers).join(20)
+    assert len(mine()) == 1
+    many = [Asked(workers) for _ in range(8)]
+    for asked in many:
+        asked.join(20)
+    assert [type(asked.raised) for asked in many] == 8 * [ArtifactError]
+    assert len(mine()) <= 2
+
+
+def test_a_worker_that_is_killed_is_replaced_once_and_then_its_case_has_failed(workers: Workers) -> None:
+    os.mkfifo(PLANNED.folder / "profile.json")
+    keep = os.open(PLANNED.folder / "profile.json", os.O_RDWR)  # reading it never ends
+    asked, killed = Asked(workers), set[int]()
+    for _ in range(2):
+        worker = until(lambda: next((one for one in mine() if one.pid not in killed and reads(one)), None))
+        killed.add(worker.pid)
+        kill(worker)
+    os.close(keep)
     asked.join(20)
     failure = asked.raised
     assert isinstance(failure, CaseFailure)
@@ -198,18 +203,46 @@ def test_neither_a_step_nor_the_start_of_a_worker_disturbs_a_measurement(workers
         assert isinstance(asked.raised, ArtifactError)
 
 
-def test_an_interrupt_ends_the_waiting_for_a_step_and_the_worker_that_waits_for_room(workers: Workers) -> None:
+def test_an_interrupt_ends_the_waiting_for_a_step_and_all_workers(workers: Workers) -> None:
     Asked(workers).join(20)
     (worker,) = mine()
     with locks.hold("cpu"):
         asked = Asked(workers)
-        time.sleep(0.3)
+        until(lambda: any(file.name == "cpu-gate.lock" for file in files_of(worker)))  # it waits for room
         workers.hang_up()
         asked.join(5)
         assert isinstance(asked.raised, Interrupted)
         worker.wait(5)
     with pytest.raises(Interrupted):
         workers.do("locate_output", [PLANNED], "x.log")
+    assert mine() == []
+
+
+def test_an_interrupt_ends_a_worker_that_has_nothing_to_do(workers: Workers) -> None:
+    Asked(workers).join(20)
+    (worker,) = mine()
+    workers.hang_up()
+    worker.wait(5)
+
+
+@pytest.mark.parametrize("ends", ["at an interrupt", "when it takes too long"])
+def test_a_start_that_never_answers_ends_and_keeps_no_lock(
+    ends: str, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho start >> starts\nexec sleep 300\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    if ends == "when it takes too long":
+        monkeypatch.setattr("scripts.workers.START_TIMEOUT_S", 0.2)
+    asked = Asked(workers)
+    until(lambda: Path("starts").exists())
+    if ends == "at an interrupt":
+        workers.hang_up()
+    asked.join(5)
+    assert isinstance(asked.raised, Interrupted if ends == "at an interrupt" else CaseFailure)
+    with locks.hold("cpu"):
+        pass
 
 
 def test_a_signal_to_all_of_a_job_ends_no_step(workers: Workers) -> None:
@@ -218,15 +251,40 @@ def test_a_signal_to_all_of_a_job_ends_no_step(workers: Workers) -> None:
     (worker,) = mine()
     worker.terminate()
     time.sleep(0.2)
-    assert worker.is_running()
+    with pytest.raises(ArtifactError):
+        workers.do("locate_output", [PLANNED], "x.log")
+    assert mine() == [worker]
 
 
-def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
-    code = (
-        "import os\nfrom scripts.workers import Workers\nfrom tests.test_workers import PLANNED, mine\n"
-        "try:\n    Workers(1).do('locate_output', [PLANNED], 'x.log')\nexcept Exception:\n    pass\n"
-        "print(mine()[0].pid, flush=True)\nos._exit(0)"
-    )
+@pytest.mark.parametrize("does", ["nothing", "what does not end"])
+def test_workers_end_with_the_process_that_started_them_whatever_they_do(does: str, tmp_path: Path) -> None:
+    code = f"""
+import os, threading
+from scripts.workers import Workers
+from tests.test_workers import PLANNED, Asked, mine, reads, until
+workers = Workers(1)
+Asked(workers).join()
+(worker,) = mine()
+if {does!r} != "nothing":
+    PLANNED.folder.mkdir(parents=True)
+    os.mkfifo(PLANNED.folder / "profile.json")
+    keep = os.open(PLANNED.folder / "profile.json", os.O_RDWR)
+    Asked(workers)
+    until(lambda: reads(worker))
+print(worker.pid, flush=True)
+os._exit(0)
+"""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     until(lambda: not psutil.pid_exists(int(done.stdout)))
+
+
+def test_a_worker_that_cannot_start_says_where_its_log_is(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "broken")
+    monkeypatch.setattr("scripts.warm.launch.ROOT", Path("broken").resolve())
+    Path("broken/scripts").mkdir(parents=True)
+    Path("broken/scripts/worker.py").write_text("an edit with a mistake in it")
+    with pytest.raises(CaseFailure, match="ended itself with exit code 1") as raised:
+        workers.do("locate_output", [PLANNED], "x.log")
+    assert raised.value.advice == "Its log is .snakemake/goldenprof/workers.log."
+    assert "SyntaxError" in Path(".snakemake/goldenprof/workers.log").read_text()

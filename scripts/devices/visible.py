@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from scripts.devices.identity import VISIBLE, DeviceIdentity, usable_cores
 
@@ -30,7 +30,8 @@ def keep_on(cores: Collection[int]) -> None:
     """Keep this process, with all its threads, on `cores` from now on."""
     if os.sched_getaffinity(0) != cores:
         for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), cores)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.sched_setaffinity(int(thread), cores)
 
 
 @contextmanager

@@ -59,12 +59,13 @@ def hang_up_on_signals(*others: Callable[[], None]) -> None:
         before = signal.getsignal(number)
 
         def hang_up(number: int, frame: FrameType | None, before: Any = before) -> None:
-            _hung_up.set()
-            locks.give_up()
-            for connection in tuple(_open):
-                _shut(connection)
-            for other in others:
-                other()
+            if not _hung_up.is_set():
+                _hung_up.set()
+                locks.give_up()
+                for connection in tuple(_open):
+                    _shut(connection)
+                for other in others:
+                    other()
             if callable(before):
                 before(number, frame)
             else:
@@ -116,6 +117,8 @@ def _connect() -> socket.socket:
     session = protocol.session()
     path = protocol.socket_path(session)
     with protocol.alone_at(path):  # of many jobs that start at once, one starts the parent
+        if _hung_up.is_set():
+            raise Unreachable("The run was interrupted.")
         connection = _try_connect(path)
         if connection is None:
             path.unlink(missing_ok=True)

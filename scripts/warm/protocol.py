@@ -112,10 +112,10 @@ def socket_path(name: str) -> Path:
 
 @contextmanager
 def alone_at(path: Path) -> Iterator[None]:
-    """While a session's warm parent is started, or its socket `path` removed: nobody else does either.
+    """While a session's warm parent is started, or its socket `path` removed: nobody else does either, in any session.
 
     The lock's file stays: who waits for it may have it open already, and would hold another than who comes later.
     """
-    with path.with_suffix(".lock").open("w") as lock:
+    with path.with_name("start.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

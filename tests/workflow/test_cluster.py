@@ -124,7 +124,7 @@ def test_a_page_that_fails_in_the_end_keeps_neither_the_others_nor_the_summary_f
     monkeypatch.setattr(workflow_steps, "report", report)
     monkeypatch.setattr(workflow_steps, "operator_report", operator_report)
     monkeypatch.setattr(workflow_steps, "_stands", lambda planned: True)
-    monkeypatch.setattr(workflow_steps, "_make_here", lambda page, plan: made.append(page))
+    monkeypatch.setattr(workflow_steps, "_make_at_the_end", lambda page, plan: made.append(page))
     jobs = [
         SimpleNamespace(
             rule=SimpleNamespace(name=rule), wildcards=SimpleNamespace(operator="op", case=case), log="x.log"

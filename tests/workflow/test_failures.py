@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import signal
 import subprocess
 import time
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import workers, workflow_steps
+from scripts import failures, workers, workflow_steps
 from scripts.status import Status
 from scripts.workers import Workers
 from scripts.workflow_errors import ConfigurationError, StepFailed
@@ -267,5 +268,27 @@ def test_a_page_that_cannot_be_written_is_a_sentence(
     monkeypatch.setattr(workers, "ours", Workers(1))
     Path("reports").touch()
     stale = SimpleNamespace(plan=SimpleNamespace(sweep=lambda: [PLANNED]))
-    with pytest.raises(ConfigurationError, match=f"^{page} ended with .*reports.* run it again"):
+    with pytest.raises(ConfigurationError, match=f"^{page} ended with .*reports.* Put right what it names"):
         getattr(workflow_steps, page)(stale)
+
+
+def test_what_the_terminal_no_longer_reads_fails_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*texts: str, **options: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", closed)
+    workflow_steps._make("page", [PLANNED], "x.log", lambda *work: "a table")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "Make room"),
+        (MemoryError(), "Make room"),
+        (NotADirectoryError(errno.ENOTDIR, "Not a directory", "reports"), "Put right what it names"),
+        (PermissionError(errno.EACCES, "Permission denied", "reports"), "Put right what it names"),
+        (KeyError("x"), "the log has the whole traceback"),
+    ],
+)
+def test_the_advice_fits_the_error(error: Exception, advice: str, tmp_path: Path) -> None:
+    assert advice in failures.of_error("summary", error, tmp_path / "x.log").advice

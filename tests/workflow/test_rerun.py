@@ -253,13 +253,40 @@ workers.do("report", [planned], "x.log")
     plans(clone, steps(*EVERY, first="report"))
 
 
-def test_a_page_of_the_sweep_is_stamped_with_the_code_as_it_was_planned(clone: Checkout) -> None:
-    edit = (
-        "    with open('scripts/summary.py', 'a') as module:\n        module.write('UNUSED = 1\\n')\n    return scale"
-    )
-    clone.edit("golden/chain_golden.py", "    return scale", edit)
-    assert clone.run("-j1").code == 0
+def test_a_page_of_the_sweep_is_stamped_with_the_code_that_made_it(clone: Checkout) -> None:
+    code = """
+from pathlib import Path
+from scripts.plan import Plan
+from scripts.workers import Workers
+workers, cases = Workers(1), Plan.load({}).sweep()
+workers.do("operator_report", cases[:1], "x.log")
+for name in ("summary", "sweep_page"):
+    with Path(f"scripts/{name}.py").open("a") as module:
+        module.write("UNUSED = 1")
+workers.do("summary", cases, "x.log")
+workers.do("page", cases, "x.log")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=clone.path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     plans(clone, PAGES)
+
+
+def test_pages_that_were_made_without_a_report_are_made_again_when_it_is_there(clone: Checkout) -> None:
+    (clone.path / f"reports/{CHAINED}.md").unlink()
+    code = """
+from scripts import page_steps
+from scripts.plan import Plan
+for page in ("summary", "page"):
+    page_steps.do(page, Plan.load({}).sweep(), "x.log")
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=clone.path, check=True, capture_output=True)
+    assert clone.run("-j1").code == 0
+    links = [
+        f"{CHAINED}.md" in (clone.path / "reports" / page).read_text()
+        for page in ("summary.md", "summary.csv", "index.html")
+    ]
+    assert links == [True, True, True]
+    assert clone.run("-j1").nothing_to_do
 
 
 # ---------------------------------------------------------------- parser
