@@ -33,7 +33,7 @@ def _parse_csv(planned: PlannedCase) -> None:
 
 def _report(planned: PlannedCase) -> None:
     stamp = freshness.page_stamp("report", freshness.with_peaks([planned]))
-    report.run(planned.folder / "perf.json", planned.report, freshness.tail(stamp))
+    report.run(planned.folder / "perf.json", planned.report, freshness.tail(stamp), planned.config)
 
 
 def _record(step: str, planned: PlannedCase, make: Callable[[Path], Any]) -> None:

@@ -32,7 +32,7 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
         message=_encodable(failure.message),
         advice=_encodable(failure.advice),
         log=str(log),
-        command=f"snakemake -j1 {planned.target}",
+        command=planned.command,
     )
     artifacts.write(path(planned), record)
     text = diagnosis.text(record)

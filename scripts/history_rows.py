@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -80,7 +79,7 @@ def _blank(planned: PlannedCase, run: RunFacts, measurement: int) -> HistoryRow:
         dtypes=list(dict.fromkeys(spec.dtype for _, spec in specs)),
         inputs=", ".join(_tensor(name, spec.dtype, spec.shape) for name, spec in specs),
         folder=planned.folder.as_posix(),
-        command=f"snakemake -j1 {shlex.quote(planned.report.as_posix())}",
+        command=planned.command,
     )
 
 

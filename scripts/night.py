@@ -247,7 +247,7 @@ class _Conclusion:
         summary.run(entries, folder / "summary.md", folder / "summary.csv")
         rows = [summary.row_of(entry) for entry in entries]
         exports.write(folder, rows, self.judged, night.run.run_id, night.run.started_at)
-        shown = Shown(night.run, self.rows, judged=True)
+        shown = Shown(night.run, self.rows, judged=True, config=night.plan.config_words)
         for target in (folder / "index.html", REPORTS / "index.html"):
             page.write(target, shown, self.past)
         record = self._record()

@@ -46,21 +46,26 @@ class CaseWarnings:
 def write(cases: Sequence[PlannedCase], tail: str) -> None:
     """The report of the operator whose cases these are, in reports/."""
     operator = cases[0].case.operator
-    run(operator, [planned.folder / "perf.json" for planned in cases], operator_page(operator), tail)
+    perfs = [planned.folder / "perf.json" for planned in cases]
+    run(operator, perfs, operator_page(operator), tail, cases[0].config)
 
 
-def run(operator: str, perf_jsons: Sequence[Path], target: Path, tail: str = "") -> None:
+def run(operator: str, perf_jsons: Sequence[Path], target: Path, tail: str = "", config: str = "") -> None:
     """Write the report over `perf_jsons`, all of `operator`, then `tail`, to `target`, and its roofline beside it."""
     records = [artifacts.read(path, PerfRecord) for path in perf_jsons]
     limits = [peaks.read_of(record.profile.key) for record in records]
-    text = render(operator, records, limits)
+    text = render(operator, records, limits, config)
     works = [work.work_of(record, limit) for record, limit in zip(records, limits, strict=True)]
     roofline.write(operator, works, target.with_name(f"{operator}.roofline.svg"))
     artifacts.write_bytes(target, (text + tail).encode())
 
 
-def render(operator: str, records: Sequence[PerfRecord], limits: Sequence[PeaksRecord | None] = ()) -> str:
+def render(
+    operator: str, records: Sequence[PerfRecord], limits: Sequence[PeaksRecord | None] = (), config: str = ""
+) -> str:
     """The report of `operator` as Markdown; cases in the order given, each with the peaks of its device if there are.
+
+    `config` is what its commands give Snakemake before a target.
 
     Raises CaseFailure when a case has nothing to report, ArtifactError without cases or with another operator's.
     """
@@ -96,7 +101,7 @@ def render(operator: str, records: Sequence[PerfRecord], limits: Sequence[PeaksR
         ),
         roofline=Markdown(f"![Roofline]({urllib.parse.quote(operator)}.roofline.svg)"),
         lines=[_case_line(record, section) for record, section in zip(records, sections, strict=True)],
-        remake="\n".join(f"snakemake -j1 {shlex.quote(f'reports/{name}.md')}" for name in (operator, *names)),
+        remake="\n".join(f"snakemake -j1 {config}{shlex.quote(f'reports/{name}.md')}" for name in (operator, *names)),
     )
 
 

@@ -114,6 +114,7 @@ class PageData(msgspec.Struct):
     """All of it."""
 
     subtitle: str
+    config: str  # what commands give Snakemake before a target
     notes: list[str]
     runs: list[PageRun]
     devices: list[str]
@@ -132,6 +133,7 @@ class Shown:
     rows: Sequence[HistoryRow]  # one per case, in the order of the cases file
     judged: bool  # False: cached results of different days, which no night's verdict fits
     reports: Mapping[str, Path] = field(default_factory=dict)  # by case id, those that exist
+    config: str = ""  # what commands give Snakemake before a target
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ class _Builder:
         compared = self._compared({case.id: i for i, case in enumerate(cases)})
         return PageData(
             subtitle=_subtitle(self.shown),
+            config=self.shown.config,
             notes=[*self.past.problems, *_notes(self.shown, self.past)],
             runs=self.run_list,
             devices=list(self.devices.names),

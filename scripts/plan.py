@@ -9,8 +9,9 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ PLAN_FOLDER = Path(".snakemake/goldenprof")
 SELECTION_KEYS = ("tier", "family", "match")
 PLAN_KEYS = ("cases", "devices", "machine", "stale_on", *SELECTION_KEYS)
 RUN_KEY = "run"  # of `--config run=…`: the id of the night to go on with
+CASES = "config/cases.yaml"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -52,6 +54,7 @@ class PlannedCase:
     problem: str = ""  # why its device cannot be used here, "" when it can or when a capture is at hand
     root: str = CACHE  # the folder that holds it: the cache, or that of one night
     devices: tuple[str, ...] = ()  # its job is handed a free one of these; without any, `device` says where it runs
+    config: str = ""  # what decides what is measured of its run's --config, as it stands before a target
 
     @property
     def device(self) -> str:
@@ -78,6 +81,11 @@ class PlannedCase:
     def target(self) -> Path:
         """What to ask Snakemake for."""
         return self.folder / "peaks.json" if self.case.operator == DEVICES else self.report
+
+    @property
+    def command(self) -> str:
+        """What makes the same again, from what is cached."""
+        return f"snakemake -j1 {self.config}{shlex.quote(self.target.as_posix())}"
 
     def link_latest(self) -> None:
         """Make prof/<operator>/<case>/latest lead to the folder in use, in one step."""
@@ -114,6 +122,7 @@ class Plan:
         self._rooted: dict[str, Plan] = {root: self}
         self.root = root
         self.config = dict(config or {})  # as given with --config
+        self.config_words = _words(self.config)  # see PlannedCase.config
         self._stale_on = stale_on
         # Asked when the keys are made: whether the cases are to be measured whatever is there, so that no capture of
         # another machine or version stands for theirs.
@@ -134,7 +143,7 @@ class Plan:
             machine.plan_for(Path(str(config["machine"])))
         overrides = {name: value for name, value in config.items() if name not in (*PLAN_KEYS, RUN_KEY)}
         selection = {name: str(config[name]) for name in SELECTION_KEYS if config.get(name)}
-        file = read(Path(str(config.get("cases", "config/cases.yaml"))), overrides, root=Path.cwd())
+        file = read(Path(str(config.get("cases", CASES))), overrides, root=Path.cwd())
         pool = Pool.of(config.get("devices", file.devices))
         return cls(file.cases, selection, config=config, stale_on=_stale_on(config.get("stale_on")), pool=pool)
 
@@ -182,19 +191,19 @@ class Plan:
         digest = key.case_digest(case, Path(case.golden), roots(), code)
         device, *others = self._devices_for(case.settings.device)
         names = tuple(one.name for one in (device, *others)) if self.pool else ()
-        wanted = PlannedCase(case, key.key(digest, device), device.problem, self.root, names)
+        wanted = PlannedCase(case, key.key(digest, device), device.problem, self.root, names, self.config_words)
         if self.root != CACHE or self.anew():
             return wanted
         if (case.settings.device == "auto" and device.kind == "cpu" and not self.pool) or device.problem:
             kinds = [device.kind] if device.problem else [kind for kind in identity.ORDER if kind != "cpu"]
             for kind in kinds:
                 if brought := captures.newest(wanted.folder.parent, f"{digest}-{kind}-"):
-                    return PlannedCase(case, brought.name)
+                    return PlannedCase(case, brought.name, config=self.config_words)
         if set(self._stale_on) != set(key.FACTS) and not (wanted.folder / "profile.json").exists():
             known = key.facts(device)
             same = {name: known.get(name, "") for name in self._stale_on}
             if serves := captures.newest(wanted.folder.parent, f"{digest}-{device.kind}-", same):
-                return PlannedCase(case, serves.name, device.problem, devices=names)
+                return replace(wanted, key=serves.name)
         return wanted
 
     def _devices_for(self, setting: str) -> list[DeviceIdentity]:
@@ -242,7 +251,7 @@ class Plan:
         environment = key.environment_digest(found[0])
         case = Case(DEVICES, environment, "", None, "A", (), Settings(device=found[0].name))
         names = tuple(device.name for device in found) if self.pool else ()
-        return PlannedCase(case, key.key("peaks", found[0]), devices=names)
+        return PlannedCase(case, key.key("peaks", found[0]), devices=names, config=self.config_words)
 
     def case(self, operator: str, case: str) -> PlannedCase:
         """The planned case, or ConfigError with the nearest ones when there is none of that name."""
@@ -343,6 +352,17 @@ def _stale_on(wanted: object) -> tuple[str, ...]:
                 f"Allowed, with commas: {', '.join(key.FACTS)}."
             )
     return chosen
+
+
+def _words(config: Mapping[str, Any]) -> str:
+    """Of `config` what decides what is measured, as words of a command line before a target, without which Snakemake
+    would take the target for more of it.
+    """
+    left_out = (*SELECTION_KEYS, "stale_on", RUN_KEY)
+    given = {name: str(value) for name, value in config.items() if name not in left_out and value is not None}
+    if given.get("cases") == CASES:
+        del given["cases"]
+    return f"--config {shlex.join(f'{name}={value}' for name, value in given.items())} -- " if given else ""
 
 
 def roots() -> tuple[Path, ...]:

@@ -38,13 +38,16 @@ class Fact:
     value: str
 
 
-def run(perf_json: Path, target: Path, tail: str = "") -> None:
-    """Write the report of `perf_json`, then `tail`, to `target`; nothing when there is nothing to report."""
+def run(perf_json: Path, target: Path, tail: str = "", config: str = "") -> None:
+    """Write the report of `perf_json`, then `tail`, to `target`; nothing when there is nothing to report.
+
+    `config` is what its commands give Snakemake before a target.
+    """
     perf = artifacts.read(perf_json, PerfRecord)
-    artifacts.write_bytes(target, (render(perf, peaks.read_of(perf.profile.key)) + tail).encode())
+    artifacts.write_bytes(target, (render(perf, peaks.read_of(perf.profile.key), config) + tail).encode())
 
 
-def render(perf: PerfRecord, limits: PeaksRecord | None = None) -> str:
+def render(perf: PerfRecord, limits: PeaksRecord | None = None, config: str = "") -> str:
     """The report as Markdown; `limits` are the peaks of the case's device, where they were measured.
 
     Raises CaseFailure when there is nothing to report, ArtifactError when perf.json contradicts itself.
@@ -74,7 +77,7 @@ def render(perf: PerfRecord, limits: PeaksRecord | None = None) -> str:
         status=perf.status,
         status_detail=status_detail(perf),
         facts=list(facts(perf)),
-        remake=reproduce(f"{profile.operator}/{profile.case}"),
+        remake=reproduce(f"{profile.operator}/{profile.case}", config),
         command=profile.command,
     )
 
@@ -84,10 +87,10 @@ def title(operator: str, kind: str) -> str:
     return f"{operator.removesuffix('_golden') or operator} Golden {kind.upper()} Performance Report"
 
 
-def reproduce(case_id: str) -> str:
+def reproduce(case_id: str, config: str = "") -> str:
     """The two commands that make a case's report again: from the cached capture, and from a new one."""
     target = shlex.quote(f"reports/{case_id}.md")
-    return f"snakemake -j1 {target}\nsnakemake -j1 {target} --forcerun profile"
+    return f"snakemake -j1 {config}{target}\nsnakemake -j1 --forcerun profile {config or '-- '}{target}"
 
 
 # ---------------------------------------------------------------- notes

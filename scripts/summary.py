@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -33,6 +32,7 @@ class SummaryEntry:
     tier: str
     folder: Path
     report: Path
+    command: str  # makes it
 
     @cached_property
     def outcome(self) -> CaseOutcome:
@@ -42,7 +42,8 @@ class SummaryEntry:
     @classmethod
     def of(cls, planned: PlannedCase, report: Path) -> SummaryEntry:
         """The entry of a planned case."""
-        return cls(planned.case.id, planned.case.family, planned.case.tier, planned.folder, report)
+        case = planned.case
+        return cls(case.id, case.family, case.tier, planned.folder, report, planned.command)
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def row_of(entry: SummaryEntry) -> SummaryRow:
         key=failure.key if failure else "",
         reason=_shortened(outcome.reason),
         log=failure.log if failure else "",
-        command=(failure and failure.command) or f"snakemake -j1 {shlex.quote(f'reports/{entry.case}.md')}",
+        command=(failure and failure.command) or entry.command,
     )
 
 

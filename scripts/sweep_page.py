@@ -27,7 +27,7 @@ def write(planned: Sequence[PlannedCase], tail: str = "") -> str:
     found = history_rows.rows(planned, run, known=[entry.outcome for entry in entries])
     past = page.past_of(history.History(), run, found, judged=False, renamed=renamed)
     reports = {entry.case: entry.report for entry in entries if entry.report.exists()}
-    shown = Shown(run, found, judged=False, reports=reports)
+    shown = Shown(run, found, judged=False, reports=reports, config=planned[0].config)
     rows = [summary.row_of(entry) for entry in entries]
     exports.write(FOLDER, rows, {}, "", now)
     page.write(INDEX, shown, past, tail)  # last: its stamp answers for all of them

@@ -27,7 +27,8 @@ class Sweep:
 
     def add(self, case: str, family: str = "attention", report: bool = True) -> SummaryEntry:
         folder = self.root / "prof" / case
-        entry = SummaryEntry(case, family, "p0", folder, self.root / f"reports/{case}.md")
+        target = f"reports/{case}.md"
+        entry = SummaryEntry(case, family, "p0", folder, self.root / target, f"snakemake -j1 {target}")
         if report:
             entry.report.parent.mkdir(parents=True, exist_ok=True)
             entry.report.write_text("# report")
@@ -117,7 +118,7 @@ def test_summary_does_not_depend_on_what_ran_first(sweep: Sweep) -> None:
 
 def test_case_without_any_result_was_not_run(sweep: Sweep) -> None:
     sweep.add("late_golden/smoke", report=False)
-    sweep.entries.append(SummaryEntry("never_golden/smoke", "", "", Path("none"), Path("none.md")))
+    sweep.entries.append(SummaryEntry("never_golden/smoke", "", "", Path("none"), Path("none.md"), ""))
     page, rows = sweep.run()
     assert [row["status"] for row in rows] == ["not_run", "not_run"]
     assert "  - Reproduce: `snakemake -j1 reports/late_golden/smoke.md`" in page

@@ -183,7 +183,7 @@ function details(c) {
 }
 const links = (c) => [...(c.report ? [["report", c.report]] : []), ...(c.files || []).map(([label, name]) => [label, `${c.folder}/${name}`])];
 function commands(c) {
-  const target = `snakemake -j1 reports/${c.id}.md`; // names of cases need no quotes: scripts/names.py
+  const target = `snakemake -j1 ${DATA.config}reports/${c.id}.md`; // names of cases need no quotes: scripts/names.py
   return [...(c.command && c.command !== target ? [["Repeat this measurement by hand", c.command]] : []), ["Make its report; only what is missing or stale is measured", target]];
 }
 function command(label, text) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from decimal import Decimal
@@ -149,6 +150,26 @@ def test_the_run_can_be_repeated_by_hand(swept: Project, tmp_path: Path) -> None
     assert artifacts.read(tmp_path / "again/inputs.json", artifacts.InputsRecord).tensors == (
         artifacts.read(folder / "inputs.json", artifacts.InputsRecord).tensors
     )
+
+
+def test_what_reproduces_a_result_has_the_config_that_it_was_made_with(project: Project) -> None:
+    project.golden("broken_golden", "def attention_golden(q, k, v):\n    raise ValueError('no')\n")
+    project.cases(CASES.replace("attention/attention_golden.py", "golden/broken_golden.py"))
+    (project.path / "config/cases.yaml").rename(project.path / "config/my cases.yaml")
+    given = ("--config", "cases=config/my cases.yaml", "iterations=2", "stale_on=torch", "match=*small", "--")
+    run = project.run("-j1", "-k", *given, "reports/softmax_golden.md", "reports/softmax_golden/once.md", "all")
+    again = "snakemake -j1 --config 'cases=config/my cases.yaml' iterations=2 -- reports/"
+    assert f"Reproduce      {again}{MAIN}.md\n" in run.output
+    for page in ("reports/summary.md", "reports/junit.xml", project.failure(MAIN).log):
+        assert f"{again}{MAIN}.md" in (project.path / page).read_text(), page
+    assert f"\n{again}softmax_golden.md\n" in (project.path / "reports/softmax_golden.md").read_text()
+    commands = [line for line in project.report("softmax_golden/once").splitlines() if line.startswith("snakemake")]
+    assert commands == [f"{again}softmax_golden/once.md", commands[0].replace("-j1", "-j1 --forcerun profile")]
+    assert project.run("-n", *shlex.split(commands[0])[2:]).nothing_to_do
+    assert "profile" in project.run("-n", *shlex.split(commands[1])[2:]).planned
+    project.path.joinpath("config/my cases.yaml").rename(project.path / "config/cases.yaml")
+    same = project.run("-n", *shlex.split(commands[0].replace("'cases=config/my cases.yaml' ", ""))[2:])
+    assert same.nothing_to_do, "the words of a command are no result"
 
 
 def test_no_process_is_left_behind(swept: Project) -> None:
