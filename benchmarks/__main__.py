@@ -1,4 +1,4 @@
-"""Measure every promise about speed, print the table, and write it to docs/performance.md.
+"""Measure every promise about speed and print the table; `--write docs/performance.md` writes the page.
 
     python -m benchmarks [--quick] [--slow] [--only NAME …] [--write FILE]
 
@@ -23,7 +23,7 @@ from benchmarks.lines import Line
 from benchmarks.sweep import Scale
 from scripts.devices.identity import survey
 
-HEADER = ("what", "ours", "the other side", "ratio", "promised", "kept")
+HEADER = ("what", "ours", "the other side", "ratio", "promised", "kept", "part")
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,15 @@ def main() -> int:
     sizes = QUICK if options.quick else Sizes()
     scales: list[Scale] = []
     lines: list[Line] = []
+    rows: list[str] = []
     print(_row(HEADER), _row(["---"] * len(HEADER)), sep="\n", flush=True)
     for name in options.only or PARTS:
         for line in PARTS[name](sizes, options.slow, scales):
             lines.append(line)
-            print(_row(line.cells()), flush=True)
+            rows.append(_row([*line.cells(), name]))
+            print(rows[-1], flush=True)
     if options.write:
-        options.write.write_text(renewed(options.write.read_text(), lines) if options.only else page(lines, scales))
+        options.write.write_text(renewed(options.write.read_text(), rows) if options.only else page(rows, scales))
     missed = [line for line in lines if not line.holds]
     if options.slow:
         return 0 if len(missed) == len(lines) else 1
@@ -93,27 +95,43 @@ PARTS: dict[str, Callable[[Sizes, bool, list[Scale]], Iterable[Line]]] = {
 }
 
 
-def page(lines: list[Line], scales: list[Scale]) -> str:
+def page(rows: list[str], scales: list[Scale]) -> str:
     """docs/performance.md."""
     parts = [
-        "# Performance\n\nWritten by `make bench`. Each line measures both sides in the same run, on this machine:\n",
+        INTRODUCTION,
         f"{_machine()}\n",
-        "\n".join([_row(HEADER), _row(["---"] * len(HEADER)), *(_row(line.cells()) for line in lines)]),
+        "\n".join([_row(HEADER), _row(["---"] * len(HEADER)), *rows]),
     ]
     if len({scale.cases for scale in scales}) > 1:
         parts += ["\n## How cost grows\n", _growth(scales), "\n" + DOMINATES.read_text(encoding="utf-8")]
     return "\n".join(parts) + "\n"
 
 
+INTRODUCTION = """# Performance
+
+Written by `make bench`. Each line measures two sides in the same run: ours, and what it is compared with. `ratio` says
+how many times longer ours takes, with a promise of ≥ how many times faster it is; `promised` is what this project holds
+itself to, and a line that is not `kept` is a fault of ours. "Empty rules" are a workflow with the same jobs and files
+that does nothing: Snakemake's own cost. `python -m benchmarks --only dag` measures the lines of one part again, and
+with `--quick` at small sizes. Seconds are wall time; those of [scale.md](scale.md) are processor time.
+"""
 DOMINATES = Path(__file__).with_name("what_dominates.md")
+AGAIN = "Measured again "
 
 
-def renewed(text: str, lines: list[Line]) -> str:
-    """docs/performance.md with the rows of these lines as measured now; the page's end says which they are."""
-    rows = {line.what: _row(line.cells()) for line in lines}
-    kept = [rows.get(row.split(" | ")[0].removeprefix("| "), row) for row in text.splitlines()]
-    load = os.getloadavg()[0]
-    return "\n".join([*kept, "", f"Measured again {date.today().isoformat()}, load {load:.1f}: {'; '.join(rows)}.", ""])
+def renewed(text: str, rows: list[str]) -> str:
+    """docs/performance.md with these rows as measured now, as its end says; ValueError for a row that is not there."""
+    new = {_what(row): row for row in rows}
+    old = [line for line in text.rstrip().splitlines() if not line.startswith(AGAIN)]
+    if missing := new.keys() - set(map(_what, old)):
+        raise ValueError(f"the page has no row {', '.join(sorted(missing))}: write it without --only")
+    kept = [new.get(_what(row), row) for row in old]
+    again = f"{AGAIN}{date.today().isoformat()}, load {os.getloadavg()[0]:.1f}: {'; '.join(new)}."
+    return "\n".join(kept).rstrip() + f"\n\n{again}\n"
+
+
+def _what(row: str) -> str:
+    return row.split(" | ")[0].removeprefix("| ")
 
 
 def _machine() -> str:

@@ -33,8 +33,8 @@ class Line:
 
     def cells(self) -> list[str]:
         """As a row of the table."""
-        sign = "≥" if self.at_least else "≤"
-        figures = [f"{value:.3g} {self.unit}" for value in (self.ours, self.reference)]
+        sign, sides = "≥" if self.at_least else "≤", (self.ours, self.reference)
+        figures = [f"{value:.3g} {self.unit}" if value < 1000 else f"{value:,.0f} {self.unit}" for value in sides]
         return [self.what, *figures, f"{self.ratio:.2f}", f"{sign} {self.limit:g}", "yes" if self.holds else "**no**"]
 
 

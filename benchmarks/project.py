@@ -20,7 +20,7 @@ GOLDEN = '''
     def trivial_golden(x):
         return x * 2 + 1
 '''
-# The rules of the workflow with nothing in them: what Snakemake itself costs for the same jobs, files and logs.
+# The rules of a case, and the summary, with nothing in them: what Snakemake itself costs for the same jobs and files.
 EMPTY = """
     CASES = {cases!r}
     CASE = "prof/{{operator}}/{{case}}/{{key}}"
@@ -101,6 +101,23 @@ EMPTY = """
             "reports/summary.md",
         run:
             touch(output)
+"""
+
+
+# Python set as ours is: what is left is what our rules cost.
+ALIKE = """
+    import sys
+
+    sys.path.insert(0, {root!r})
+
+    from scripts import interpreter
+
+    interpreter.before_the_graph()
+
+
+    onstart:
+        interpreter.before_the_jobs()
+
 """
 
 
@@ -198,11 +215,14 @@ def cached(path: Path, count: int) -> Checkout:
     return made
 
 
-def empty(path: Path, count: int) -> Checkout:
-    """The same DAG with empty rules, everything made."""
+def empty(path: Path, count: int, alike: bool = False) -> Checkout:
+    """The same DAG with empty rules, everything made; `alike`: with Python set as ours is, too."""
     key = "0123456789ab-cpu-01234567"
     made = Checkout(path, ids(count))
     shutil.copytree(ROOT / "profiles", path / "profiles")
-    (path / "Snakefile").write_text(textwrap.dedent(EMPTY.format(cases=made.cases, key=key)).lstrip())
+    text = textwrap.dedent(EMPTY.format(cases=made.cases, key=key)).lstrip()
+    if alike:
+        text = textwrap.dedent(ALIKE.format(root=str(ROOT))).lstrip() + "\n" + text
+    (path / "Snakefile").write_text(text)
     made.seconds("-j8")
     return made

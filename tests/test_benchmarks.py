@@ -1,4 +1,4 @@
-"""Each promise about speed can be missed: a deliberately slow variant of each benchmark is seen to miss it."""
+"""Promises about speed can be missed: a deliberately slow variant is seen to miss them; `--slow` does it for all parts."""
 
 from __future__ import annotations
 
