@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -170,12 +171,17 @@ class Measurement:
         return taken
 
     def call(self, where: str) -> Any:
-        """Call the golden and wait for its device. Whatever it raises, raises GoldenCrash, which says `where`."""
+        """Call the golden and wait for its device. Whatever it raises, raises GoldenCrash, which says `where`.
+
+        Where Ctrl-C raises KeyboardInterrupt, that is the user's and passes; in a case's own process it does not.
+        """
         try:
             result = self.function(*self.args, **self.kwargs)
             self.device.synchronize()  # a launch that failed may only be told here
             return result
         except BaseException as error:  # `sys.exit()` too
+            if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                raise
             raise GoldenCrash(self.function.__name__, where, error) from error
         finally:
             if os.getpid() != self.process:  # the golden forked, and its child came back with it

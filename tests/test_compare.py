@@ -63,10 +63,19 @@ def changes(x):
     return right(x) if calls["changes"] < 7 else x
 """
 CANDIDATES = """
+import os
+import signal
 import torch
 from golden.slow_golden import slow_golden
 
 calls = 0
+
+def interrupted(x):
+    global calls
+    calls += 1
+    if calls > int(os.environ["CALLS_BEFORE_CTRL_C"]):
+        os.kill(os.getpid(), signal.SIGINT)
+    return slow_golden(x)
 
 def lookup(x, known={}):
     key = x.data_ptr()
@@ -168,6 +177,17 @@ def test_a_candidate_that_fails_or_changes_later_costs_the_others_nothing(
     assert "NOT COMPARED" not in right
     assert "NOT COMPARED: fails raised ValueError in iteration" in fails
     assert "NOT COMPARED: after it was measured, out: Tensor-likes are not close" in changes
+
+
+@pytest.mark.parametrize("after", [0, 7], ids=["while it is checked", "while it is measured"])
+def test_an_interrupt_ends_it_and_blames_nobody(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    monkeypatch.setenv("CALLS_BEFORE_CTRL_C", str(after))
+    assert compare(capsys, "slow_golden/tanh", "--candidate", "mine.py:interrupted", "--rounds", "20") == (
+        130,
+        "slow_golden/tanh …\n",
+    )
 
 
 def test_the_tolerance_can_be_given(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ FAILING = {
     "scribbling_golden": (Status.MISSING_OUTPUT, ("stranger_1_1_ascend_pt", "holds 2 captures")),
     "profiling_golden": (Status.PROFILER_FAILED, ("0 of the golden's calls", "must not use torch.profiler itself")),
     "exception_golden": (Status.GOLDEN_FAILED, ("BaseException", "neither Exception nor exit")),
+    "interrupt_golden": (Status.GOLDEN_FAILED, ("KeyboardInterrupt", "nobody pressed Ctrl-C")),
     "deep_golden": (Status.GOLDEN_FAILED, ("RecursionError",)),
     "rude_message_golden": (Status.GOLDEN_FAILED, ("ValueError", "<script>alert(1)</script>")),
 }

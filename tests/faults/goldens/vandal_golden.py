@@ -159,6 +159,10 @@ def exception_golden(x):
     raise BaseException("neither Exception nor exit")
 
 
+def interrupt_golden(x):
+    raise KeyboardInterrupt("nobody pressed Ctrl-C")
+
+
 def deep_golden(x):
     return deep_golden(x)
 
