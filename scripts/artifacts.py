@@ -22,6 +22,7 @@ from scripts.status import Status
 
 SCHEMA_VERSION = 1
 # The cheap files that are made from a precious one.
+DERIVED = ("output.json", "perf.json", "failure.json", "peaks.json")
 MADE_FROM = {"profile.json": ("output.json", "perf.json"), "output.json": ("perf.json",)}
 
 
@@ -287,9 +288,11 @@ def write_bytes(path: Path, data: bytes) -> None:
 def read(path: Path, record_type: type[T]) -> T:
     """Read `path` as `record_type`.
 
-    Raises ArtifactError when the file is missing, is no JSON, has another kind or schema version, or lacks fields.
+    Raises ArtifactError when the file is missing, is no JSON, has another kind or schema version, or lacks fields. What
+    can be made again without a device counts as damaged then.
     """
-    again = f"Remove {path.parent} and run the case again."
+    derived = path if path.name in DERIVED else None
+    again = "Run it again." if derived else f"Remove {path.parent} and run the case again."
     try:
         raw = _fields(path)
         version = msgspec.json.decode(raw.pop("schema_version", b"null"))
@@ -297,7 +300,8 @@ def read(path: Path, record_type: type[T]) -> T:
         if version != SCHEMA_VERSION or kind != record_type.kind:  # type: ignore[attr-defined]
             raise ArtifactError(
                 f"{path} has kind {kind!r} and schema_version {version!r}; this version reads "
-                f"{record_type.kind!r} with schema_version {SCHEMA_VERSION}. {again}"  # type: ignore[attr-defined]
+                f"{record_type.kind!r} with schema_version {SCHEMA_VERSION}. {again}",  # type: ignore[attr-defined]
+                damaged=derived,
             )
         return msgspec.json.decode(msgspec.json.encode(raw), type=record_type)
     except FileNotFoundError as error:
@@ -305,7 +309,8 @@ def read(path: Path, record_type: type[T]) -> T:
             f"{path} is missing. Run its step again: snakemake makes it from what precedes it."
         ) from error
     except (msgspec.MsgspecError, OSError) as error:
-        raise ArtifactError(f"{path} cannot be read as {record_type.__name__}: {error}. {again}") from error
+        message = f"{path} cannot be read as {record_type.__name__}: {error}. {again}"
+        raise ArtifactError(message, None if isinstance(error, OSError) else derived) from error
 
 
 def _fields(path: Path) -> dict[str, msgspec.Raw]:

@@ -17,8 +17,8 @@ def do(step: str, cases: Sequence[PlannedCase], log: str) -> str:
     """Do `step` of the one case; nothing to say. Raises CaseFailure and the other errors of the step."""
     (planned,) = cases
     Path(log).unlink(missing_ok=True)
+    failures.clear(planned)  # first: after a kill, no earlier failure stands beside a good result
     STEPS[step](planned)
-    failures.clear(planned)
     planned.link_latest()
     return ""
 

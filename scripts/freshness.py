@@ -24,6 +24,7 @@ import msgspec
 
 from scripts import changes, failures, peaks
 from scripts.plan import PlannedCase, code_digest
+from scripts.report_files import companions
 
 STEPS = ("make_inputs", "profile", "locate_output", "parse_csv", "report")  # in the order in which they follow
 PAGES = ("report", "operator_report", "summary", "page")  # what is made with templates
@@ -85,6 +86,8 @@ def of_case(planned: PlannedCase) -> Verdict:
 
 def of_page(page: Path, rule: str, sources: Iterable[Path | str], extra: str = "") -> str:
     """Why a page has to be made again by `rule` from `sources`, which are right; "" when it stands."""
+    if missing := [path for path in companions(page) if not path.exists()]:
+        return "not made yet" if page in missing else f"{missing[0]} is missing"
     return _why_stale(_page_stamp(page), page_stamp(rule, sources, extra))
 
 
@@ -105,6 +108,7 @@ def sweep_sources(cases: Sequence[PlannedCase], all_reported: bool = False) -> t
     That is what the cases file says, which nights there are, and which reports, to which they lead: all of them, with
     `all_reported`, where those that are missing are about to be made.
     """
+    cases = _in_one_order(cases)
     files = [path for planned in cases for path in (planned.folder / "perf.json", failures.path(planned))]
     files += _peaks_of(cases)
     shown = [(one.case.id, one.case.family, one.case.tier, one.case.aliases) for one in cases]
@@ -114,7 +118,12 @@ def sweep_sources(cases: Sequence[PlannedCase], all_reported: bool = False) -> t
 
 def with_peaks(cases: Sequence[PlannedCase]) -> list[Path | str]:
     """The files that a report of `cases` is made from: perf.json, and its device's peaks where there are any."""
-    return [*(f"{planned.place}/perf.json" for planned in cases), *_peaks_of(cases)]
+    return [*(f"{planned.place}/perf.json" for planned in _in_one_order(cases)), *_peaks_of(cases)]
+
+
+def _in_one_order(cases: Sequence[PlannedCase]) -> list[PlannedCase]:
+    """By name: cases.yaml may be put in another order, and nothing is made again for it."""
+    return sorted(cases, key=lambda planned: planned.case.id)
 
 
 def _peaks_of(cases: Sequence[PlannedCase]) -> list[Path]:

@@ -65,6 +65,8 @@ def run(
 
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
+    for left in parent.glob(".captures-*"):  # by a process that was killed; this one holds the device
+        shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=".captures-", dir=parent))
     try:
         yield folder

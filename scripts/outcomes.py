@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import artifacts
+from scripts import artifacts, freshness
 from scripts.artifacts import FailureRecord, PerfRecord
 from scripts.errors import ArtifactError
 from scripts.formatting import one_line
+from scripts.plan import PlannedCase
 
 NOT_RUN = "not_run"  # no step of the case has ended yet
 UNREADABLE = "unreadable"  # its result is there and cannot be read
+
+RECORDS: dict[str, type[FailureRecord | PerfRecord]] = {"failure.json": FailureRecord, "perf.json": PerfRecord}
 
 
 @dataclass(frozen=True)
@@ -24,18 +27,32 @@ class CaseOutcome:
     perf: PerfRecord | None = None
 
 
+def of(planned: PlannedCase) -> CaseOutcome:
+    """The outcome of a planned case; a result that is not up to date is none: this run has not come to it."""
+    found = read(planned.folder)
+    if found.perf and (stale := freshness.of_case(planned)).step:
+        return CaseOutcome(NOT_RUN, f"Its result is out of date ({stale.why}), and its turn had not come.")
+    return found
+
+
 def read(folder: Path) -> CaseOutcome:
-    """The outcome of the case in `folder`. A failure counts before an older result: success removes it."""
-    try:
-        if (path := folder / "failure.json").exists():
-            failure = artifacts.read(path, FailureRecord)
-            return CaseOutcome(str(failure.status), one_line(failure.message), failure=failure)
-        if (path := folder / "perf.json").exists():
-            perf = artifacts.read(path, PerfRecord)
-            return CaseOutcome(str(perf.status), perf=perf)
-    except ArtifactError as error:
-        return CaseOutcome(UNREADABLE, one_line(error))
+    """The outcome of the case in `folder`. A failure counts before an older result: an attempt removes it."""
+    unreadable = ""
+    for name, record in RECORDS.items():
+        if (path := folder / name).exists():
+            try:
+                return _outcome(artifacts.read(path, record))
+            except ArtifactError as error:  # a failure that cannot be read says nothing against a result
+                unreadable = one_line(error)
+    if unreadable:
+        return CaseOutcome(UNREADABLE, unreadable)
     return CaseOutcome(NOT_RUN, "No result yet: its turn had not come, or the run was interrupted.")
+
+
+def _outcome(record: FailureRecord | PerfRecord) -> CaseOutcome:
+    if isinstance(record, FailureRecord):
+        return CaseOutcome(str(record.status), one_line(record.message), failure=record)
+    return CaseOutcome(str(record.status), perf=record)
 
 
 def ended(folder: Path) -> bool:

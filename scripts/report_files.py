@@ -1,4 +1,4 @@
-"""Where the pages about several cases lie."""
+"""Where the pages about several cases lie, and what lies beside them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ SWEEP_PAGES = {
 def operator_page(operator: str) -> Path:
     """The report of an operator."""
     return FOLDER / f"{operator}.md"
+
+
+def companions(page: Path) -> list[Path]:
+    """What is written together with a page, itself included."""
+    if rule := SWEEP_PAGES.get(page.name) if page.parent == FOLDER else None:
+        return [FOLDER / name for name, other in SWEEP_PAGES.items() if other == rule]
+    return [page, roofline(page)] if page.parent == FOLDER else [page]
+
+
+def roofline(operator_page: Path) -> Path:
+    """The picture beside an operator's report."""
+    return operator_page.with_name(f"{operator_page.stem}.roofline.svg")
 
 
 def log_of(rule: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -33,11 +33,12 @@ class SummaryEntry:
     folder: Path
     report: Path
     command: str  # makes it
+    planned: PlannedCase | None = None  # says whether a result is up to date
 
     @cached_property
     def outcome(self) -> CaseOutcome:
         """What became of it, read once."""
-        return outcomes.read(self.folder)
+        return outcomes.of(self.planned) if self.planned else outcomes.read(self.folder)
 
     @classmethod
     def of(cls, planned: PlannedCase, report: Path) -> SummaryEntry:
@@ -116,10 +117,14 @@ class Named:
     value: str
 
 
+def entries(cases: Sequence[PlannedCase]) -> list[SummaryEntry]:
+    """Those of a sweep, in which a result that is out of date counts as none."""
+    return [replace(SummaryEntry.of(planned, planned.report), planned=planned) for planned in cases]
+
+
 def write(cases: Sequence[PlannedCase], tail: str) -> None:
     """The sweep's summary of these cases, in reports/."""
-    entries = [SummaryEntry.of(planned, planned.report) for planned in cases]
-    run(entries, SUMMARY, SUMMARY.with_suffix(".csv"), tail)
+    run(entries(cases), SUMMARY, SUMMARY.with_suffix(".csv"), tail)
 
 
 def run(entries: Sequence[SummaryEntry], markdown: Path, table: Path, tail: str = "") -> None:

@@ -12,7 +12,6 @@ from scripts.history_rows import RunFacts
 from scripts.page_data import Shown
 from scripts.plan import PlannedCase
 from scripts.report_files import FOLDER, INDEX, SUMMARY
-from scripts.summary import SummaryEntry
 
 NOW = "cached-results"  # stands for a run's id where the page names runs
 
@@ -23,7 +22,7 @@ def write(planned: Sequence[PlannedCase], tail: str = "") -> str:
     project = night_lock.repository(Path.cwd())
     run = RunFacts(NOW, now, platform.node(), project.commit, project.dirty)
     renamed = {alias: one.case.id for one in planned for alias in one.case.aliases}
-    entries = [SummaryEntry.of(one, one.report) for one in planned]
+    entries = summary.entries(planned)
     found = history_rows.rows(planned, run, known=[entry.outcome for entry in entries])
     past = page.past_of(history.History(), run, found, judged=False, renamed=renamed)
     reports = {entry.case: entry.report for entry in entries if entry.report.exists()}

@@ -5,6 +5,7 @@ Torch is never imported here: these functions run inside the Snakemake process.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -15,14 +16,13 @@ from typing import Any
 
 from snakemake.scheduling.job_scheduler import JobScheduler
 
-from scripts import cluster, failures, freshness, interpreter, stale_locks, workers
-from scripts.errors import CaseFailure
+from scripts import cluster, failures, freshness, interpreter, report_files, stale_locks, workers
+from scripts.errors import CaseFailure, ConfigError, GoldenprofError
 from scripts.locks import Interrupted
 from scripts.plan import CACHE, DEVICES, Plan, PlannedCase, read_saved
-from scripts.report_files import log_of
 from scripts.staleness import Staleness
 from scripts.warm import client, protocol
-from scripts.warm.protocol import Answer, Request, Unreachable
+from scripts.warm.protocol import Answer, Request
 from scripts.workflow_errors import ConfigurationError, StepFailed, explained
 
 NO_LIMIT = 100_000  # jobs per timespan in profiles/default
@@ -37,6 +37,7 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     job = workflow.remote_exec  # of a run on another machine, which holds the locks and has planned
     protocol.begin_session(own_parent=job)
     handed_over = cluster.handed_over() if job else []
+    explained(_check_folders)
     plan = explained(lambda: Plan.read(handed_over, config) if handed_over else Plan.load(config))
     if not job:
         stale_locks.join()
@@ -45,6 +46,13 @@ def begin(config: Mapping[str, Any], workflow: Any) -> Staleness:
     cluster.pass_on(workflow, DEVICE)
     _before_scheduling(_prepare)
     return Staleness(plan, workflow)
+
+
+def _check_folders() -> None:
+    """Snakemake shows a traceback for each file below them."""
+    for folder in (Path(CACHE), report_files.FOLDER):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise ConfigError(f"{folder} is no folder, but the workflow writes into one of that name. Move it away.")
 
 
 def start(stale: Staleness) -> None:
@@ -109,9 +117,12 @@ def finish(stale: Staleness, failed: bool) -> None:
     plan = stale.plan
     if failed and stale.workflow.non_local_exec:
         _settle_failed_jobs(stale)
-    for page, wanted in (("summary", plan.summary_wanted), ("page", plan.page_wanted)):
-        if failed and wanted:
-            _make_at_the_end(page, plan)
+    try:
+        for page, wanted in (("summary", plan.summary_wanted), ("page", plan.page_wanted)):
+            if failed and wanted:
+                _make_at_the_end(page, plan)
+    except KeyboardInterrupt:
+        print("Interrupted again: the summary is not written.", file=sys.stderr, flush=True)
     if plan.night and not plan.night.concluded:
         explained(plan.night.conclude)
 
@@ -127,16 +138,21 @@ def measure_peaks(stale: Staleness, wildcards: Any, log: str) -> None:
 
 
 def _ask(here: Plan, step: str, case: str, log: str) -> None:
+    """Have the warm parent do a step; a failure has been remembered, is shown, and ends the job."""
     with _saving:
-        saved = str(explained(lambda: here.saved))
+        saved = explained(lambda: here.saved)
+    planned = read_saved(saved)[case]
     try:
-        answer = client.ask(Request(step, saved, case, log))
-    except Unreachable as error:
-        print(error, file=sys.stderr, flush=True)
+        failures.clear(planned)  # first: after a kill, no earlier failure stands beside a good result
+        answer = client.ask(Request(step, str(saved), case, log))
+        failure = None if answer else failures.of_lost_parent(step, case)
+    except Interrupted as error:
         raise StepFailed(f"{case}: {error}") from None
-    if answer is None:
-        failure, planned = failures.of_lost_parent(step, case), read_saved(Path(saved))[case]
+    except (GoldenprofError, OSError) as error:
+        answer, failure = None, failures.of_error(f"{step} of {case}", error, Path(log))
+    if failure:
         answer = Answer(failure.status.exit_code, _remembered(planned, step, failure, Path(log)))
+    assert answer is not None
     if answer.text:
         print(answer.text, file=sys.stderr, flush=True)
     if answer.exit_code:
@@ -165,13 +181,13 @@ def operator_report(stale: Staleness, wildcards: Any, log: str) -> None:
 
 def summary(stale: Staleness) -> None:
     """Rule summary."""
-    _make("summary", explained(stale.plan.sweep), str(log_of("summary")))
+    _make("summary", explained(stale.plan.sweep), str(report_files.log_of("summary")))
     stale.plan.summary_wanted = False
 
 
 def page(stale: Staleness) -> None:
     """Rule page."""
-    _make("page", explained(stale.plan.sweep), str(log_of("page")))
+    _make("page", explained(stale.plan.sweep), str(report_files.log_of("page")))
     stale.plan.page_wanted = False
 
 
@@ -239,9 +255,9 @@ def _make_at_the_end(page: str, plan: Plan) -> None:
 
     try:
         try:
-            _make(page, explained(plan.sweep), str(log_of(page)))
+            _make(page, explained(plan.sweep), str(report_files.log_of(page)))
         except StepFailed:
-            _make(page, explained(plan.sweep), str(log_of(page)), page_steps.do)
+            _make(page, explained(plan.sweep), str(report_files.log_of(page)), page_steps.do)
     except ConfigurationError as error:  # the others are still to be made
         print(error, file=sys.stderr, flush=True)
 

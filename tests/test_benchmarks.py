@@ -1,4 +1,4 @@
-"""Promises about speed can be missed: a deliberately slow variant is seen to miss them; `--slow` does it for all parts."""
+"""Promises about speed can be missed: slow variants are seen to miss them; `--slow` tries all parts."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from scripts import artifacts, summary
-from scripts.artifacts import DeviceInfo
+from scripts.artifacts import DeviceInfo, OutputRecord, PerfRecord, ProfileRecord
+from scripts.errors import ArtifactError
 from scripts.status import Status
 from scripts.summary import SummaryEntry, SummaryRow
 from tests.records import failure_record, perf_record, profile_record, spread
@@ -130,6 +131,20 @@ def test_failure_counts_before_an_older_result(sweep: Sweep) -> None:
     artifacts.write(sweep.entries[0].folder / "failure.json", failure_record(status=Status.TIMEOUT))
     _, rows = sweep.run()
     assert (rows[0]["status"], rows[0]["e2e_us"]) == ("timeout", "")
+
+
+def test_what_can_be_made_again_counts_as_damaged_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+    for name, record, damaged in (
+        ("perf.json", PerfRecord, True),
+        ("output.json", OutputRecord, True),
+        ("profile.json", ProfileRecord, False),
+    ):
+        path = tmp_path / name
+        for text in ('{"schema_version": 9999, "kind": "perf"}', f'{{"schema_version": 1, "kind": "{record.kind}"}}'):
+            path.write_text(text)
+            with pytest.raises(ArtifactError) as raised:
+                artifacts.read(path, record)
+            assert raised.value.damaged == (path if damaged else None)
 
 
 def test_one_damaged_file_costs_only_its_own_row(sweep: Sweep) -> None:

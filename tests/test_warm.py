@@ -27,6 +27,7 @@ ASK = """
 import sys
 from pathlib import Path
 from scripts import failures
+from scripts.locks import Interrupted
 from scripts.plan import read_saved
 from scripts.warm import client
 from scripts.warm.protocol import Answer, Request, Unreachable
@@ -39,7 +40,7 @@ try:
         failure = failures.of_lost_parent(step, case)
         text = failures.write(read_saved(Path(plan))[case], step, failure, Path(log))
         answer = Answer(failure.status.exit_code, text)
-except (Unreachable, KeyboardInterrupt) as error:
+except (Unreachable, Interrupted, KeyboardInterrupt) as error:
     sys.exit(str(error))
 print(answer.text, file=sys.stderr)
 sys.exit(answer.exit_code)
@@ -297,8 +298,7 @@ def idle_parent(folder: Path, session: Session, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("GOLDENPROF_SESSION", name)
     path = protocol.socket_path(name)
     with protocol.alone_at(path):
-        client._start(name)
-        client._wait_for(path).close()
+        client._wait_for(path, client._start(name)).close()
     parent = next(p for p in psutil.process_iter(["cmdline"]) if (p.info["cmdline"] or [""])[-1] == name)
     yield path, lambda: until(lambda: not parent.is_running() or parent.status() == psutil.STATUS_ZOMBIE, 20)
     owner.kill()
@@ -356,3 +356,13 @@ def test_modules_of_the_users_folder_are_not_taken_for_ours(
     finally:
         other.owner.kill()
         other.owner.wait()
+
+
+def test_a_warm_parent_that_cannot_start_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GOLDENPROF_SESSION", f"{os.getpid()}-cannot-start")
+    monkeypatch.setattr(client.launch, "command", lambda *words: ["sh", "-c", "exit 7"])
+    start = time.monotonic()
+    with pytest.raises(Unreachable, match=r"ended before it listened \(exit code 7\); its log is"):
+        client.ask(Request("profile", "plan.json", "op/case", "log"))
+    assert time.monotonic() - start < client.START_TIMEOUT_S / 2

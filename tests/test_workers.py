@@ -18,7 +18,7 @@ from unittest.mock import ANY
 import psutil
 import pytest
 
-from scripts import locks
+from scripts import case_steps, failures, locks, outcomes
 from scripts.cases import Case, Settings
 from scripts.errors import ArtifactError, CaseFailure
 from scripts.locks import Interrupted
@@ -288,3 +288,16 @@ def test_a_worker_that_cannot_start_says_where_its_log_is(workers: Workers, monk
         workers.do("locate_output", [PLANNED], "x.log")
     assert raised.value.advice == "Its log is .snakemake/goldenprof/workers.log."
     assert "SyntaxError" in Path(".snakemake/goldenprof/workers.log").read_text()
+
+
+def test_a_step_forgets_an_earlier_failure_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(planned: PlannedCase) -> None:
+        assert not failures.path(planned).exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(case_steps.STEPS, "parse_csv", killed)
+    failures.write(PLANNED, "parse_csv", CaseFailure(Status.INCOMPLETE, "An earlier failure."), Path("x.log"))
+    with pytest.raises(KeyboardInterrupt):
+        case_steps.do("parse_csv", [PLANNED], "x.log")
+    assert outcomes.read(PLANNED.folder).status == outcomes.NOT_RUN

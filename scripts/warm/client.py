@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from scripts import locks
+from scripts.locks import Interrupted
 from scripts.warm import launch, protocol
 from scripts.warm.protocol import Answer, Request, Unreachable
 
@@ -34,7 +35,7 @@ _hung_up = threading.Event()
 def ask(request: Request) -> Answer | None:
     """How the step ended; None when the warm parent died over it, MOST_DEATHS times.
 
-    Raises Unreachable when there can be no warm parent, none reads the request, or this process was interrupted.
+    Raises Unreachable when there can be no warm parent or none reads the request, Interrupted when this process was.
     """
     deaths = missed = 0
     while deaths < MOST_DEATHS and missed < MOST_MISSED:
@@ -103,7 +104,7 @@ def _connection() -> Iterator[socket.socket]:
         finally:
             _open.discard(connection)
             if _hung_up.is_set():
-                raise Unreachable("The run was interrupted.")
+                raise Interrupted("The run was interrupted.")
 
 
 def _shut(connection: socket.socket) -> None:
@@ -118,12 +119,11 @@ def _connect() -> socket.socket:
     path = protocol.socket_path(session)
     with protocol.alone_at(path):  # of many jobs that start at once, one starts the parent
         if _hung_up.is_set():
-            raise Unreachable("The run was interrupted.")
+            raise Interrupted("The run was interrupted.")
         connection = _try_connect(path)
         if connection is None:
             path.unlink(missing_ok=True)
-            _start(session)
-            connection = _wait_for(path)
+            connection = _wait_for(path, _start(session))
         return connection
 
 
@@ -137,10 +137,10 @@ def _try_connect(path: Path) -> socket.socket | None:
     return connection
 
 
-def _start(session: str) -> None:
+def _start(session: str) -> subprocess.Popen[bytes]:
     SERVER_LOG.parent.mkdir(parents=True, exist_ok=True)
     with SERVER_LOG.open("ab") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             launch.command("scripts.warm.server", session),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -150,12 +150,15 @@ def _start(session: str) -> None:
         )
 
 
-def _wait_for(path: Path) -> socket.socket:
+def _wait_for(path: Path, parent: subprocess.Popen[bytes]) -> socket.socket:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if _hung_up.is_set():
-            raise Unreachable("The run was interrupted.")
+            raise Interrupted("The run was interrupted.")
+        ended = parent.poll()
         if (connection := _try_connect(path)) is not None:
             return connection
+        if ended is not None:
+            raise Unreachable(f"The warm parent ended before it listened (exit code {ended}); its log is {SERVER_LOG}.")
         time.sleep(0.02)
     raise Unreachable(f"The warm parent did not start within {START_TIMEOUT_S:.0f} s; its log is {SERVER_LOG}.")

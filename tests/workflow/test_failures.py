@@ -292,3 +292,27 @@ def test_what_the_terminal_no_longer_reads_fails_no_page(tmp_path: Path, monkeyp
 )
 def test_the_advice_fits_the_error(error: Exception, advice: str, tmp_path: Path) -> None:
     assert advice in failures.of_error("summary", error, tmp_path / "x.log").advice
+
+
+def test_a_second_interrupt_ends_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(page: str, plan: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workflow_steps, "_make_at_the_end", interrupted)
+    plan = SimpleNamespace(summary_wanted=True, page_wanted=True, night=None)
+    workflow = SimpleNamespace(non_local_exec=False)
+    workflow_steps.finish(SimpleNamespace(plan=plan, workflow=workflow), failed=True)
+    assert capsys.readouterr().err == "Interrupted again: the summary is not written.\n"
+
+
+@pytest.mark.parametrize("folder", ["prof", "reports"])
+def test_a_file_in_place_of_a_folder_is_a_sentence(project: Project, folder: str) -> None:
+    project.cases(f"operators:{_operator('right_golden')}")
+    (project.path / "golden").mkdir(exist_ok=True)
+    (project.path / "golden/broken_golden.py").write_text("def right_golden(x):\n    return x + 1\n")
+    (project.path / folder).touch()
+    run = project.run("-n")
+    assert run.code == 1 and "Traceback" not in run.output
+    assert f"{folder} is no folder, but the workflow writes into one of that name. Move it away." in run.output

@@ -6,6 +6,7 @@ and with shuffled time stamps, as a clone has them: content alone must decide.
 
 from __future__ import annotations
 
+import csv
 import os
 import random
 import re
@@ -16,10 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
+from scripts.report_files import SWEEP_PAGES
 from tests.workflow.conftest import ROOT, Project, Run, new_project
 
 CASES = """\
@@ -204,6 +208,19 @@ def test_cases_in_another_order_indented_and_commented_otherwise_run_nothing(clo
     runs(clone, set())
 
 
+def test_operators_and_cases_in_another_order_run_nothing(clone: Checkout) -> None:
+    path = clone.path / "config/cases.yaml"
+    file = yaml.safe_load(path.read_text())
+    operators = [(name, {**one, "cases": backwards(one["cases"])}) for name, one in file["operators"].items()]
+    path.write_text(yaml.safe_dump({**file, "operators": backwards(dict(operators))}, sort_keys=False))
+    runs(clone, set())
+    runs(clone, set(), f"reports/{INHERITS}.md", "reports/summary.md")
+
+
+def backwards(mapping: dict[str, Any]) -> dict[str, Any]:
+    return dict(reversed(mapping.items()))
+
+
 def test_a_comment_or_a_docstring_in_a_golden_runs_nothing(clone: Checkout) -> None:
     clone.edit("golden/chain_golden.py", '"""x, y: (n,)', '# as in the paper\n    """x, y: both (n,)')
     clone.append("golden/chain_factor.py", "\n# three\n")
@@ -269,6 +286,34 @@ workers.do("page", cases, "x.log")
     done = subprocess.run([sys.executable, "-c", code], cwd=clone.path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     plans(clone, PAGES)
+
+
+@pytest.mark.parametrize("name", ["junit.xml", "summary.json", "index.html", "summary.csv"])
+def test_a_file_beside_a_page_that_is_removed_is_made_again_and_nothing_else(clone: Checkout, name: str) -> None:
+    (clone.path / "reports" / name).unlink()
+    runs(clone, {(SWEEP_PAGES[name], "")})
+
+
+def test_the_picture_beside_an_operators_report_is_made_again(clone: Checkout) -> None:
+    target = f"reports/{CHAINED.split('/')[0]}.md"
+    assert clone.run("-j1", target).code == 0
+    Path(clone.path, target).with_suffix(".roofline.svg").unlink()
+    runs(clone, {("operator_report", CHAINED.split("/")[0])}, target)
+
+
+def test_a_summary_after_an_interrupt_shows_no_number_of_the_code_before(clone: Checkout) -> None:
+    clone.append("scripts/parse_csv.py", "\n\nUNUSED = 1\n")
+    code = """
+from scripts import page_steps
+from scripts.plan import Plan
+for page in ("summary", "page"):
+    page_steps.do(page, Plan.load({}).sweep(), "x.log")
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=clone.path, check=True, capture_output=True)
+    with (clone.path / "reports/summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["status"], row["e2e_us"]) for row in rows} == {("not_run", "")}
+    assert "the code that makes it has changed" in rows[0]["reason"]
 
 
 def test_pages_that_were_made_without_a_report_are_made_again_when_it_is_there(clone: Checkout) -> None:
