@@ -14,6 +14,7 @@ from scripts.formatting import plural
 from scripts.plan import SELECTION_KEYS, Plan, PlannedCase
 from scripts.status import Status
 
+CASES = Path("config/cases.yaml")
 HEADER = ("case", "tier", "cached", "status", "key")
 
 
@@ -41,9 +42,7 @@ def add_parser(subparsers: Any, summary: str) -> None:
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Options of every verb that reads the cases file."""
-    parser.add_argument(
-        "--cases", type=Path, default=Path("config/cases.yaml"), help="cases file (default: %(default)s)"
-    )
+    parser.add_argument("--cases", type=Path, default=CASES, help="cases file (default: %(default)s)")
     parser.add_argument("--device", help="as if every case had this `device`")
 
 

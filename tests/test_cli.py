@@ -165,7 +165,7 @@ def cluttered(project):
 
 
 def reasons() -> dict[str, clean.Reason]:
-    keys = {planned.case.id: planned.key for planned in Plan.load({}).by_id.values()}
+    keys = {planned.case.id: {planned.key} for planned in Plan.load({}).by_id.values()}
     return {str(orphan.folder): orphan.reason for orphan in clean.orphans(keys)}
 
 
@@ -174,7 +174,7 @@ def test_clean_knows_why_a_folder_is_not_used(cluttered):
     assert reasons() == {
         "prof/add_golden/smoke/0123456789ab-cpu-01234567": clean.Reason.OLD_KEY,
         f"prof/add_golden/smoke/{digest}-npu-01234567": clean.Reason.OTHER_DEVICE,
-        "prof/gone_golden/gone/0123456789ab-cpu-01234567": clean.Reason.REMOVED_CASE,
+        "prof/gone_golden/gone/0123456789ab-cpu-01234567": clean.Reason.ABSENT_CASE,
         "prof/foreign/taken/0123456789ab-npu-01234567": clean.Reason.IMPORTED,
     }
 
@@ -188,13 +188,28 @@ def test_clean_removes_nothing_unless_asked(cluttered, capsys):
     assert cli.main(["clean"]) == 0
     assert everything() == before
     shown = capsys.readouterr().out
-    assert "prof/gone_golden/gone/0123456789ab-cpu-01234567" in shown and "2 folders, 0.0 MiB" in shown
-    assert "1 kept: imported capture" in shown
+    assert shown.startswith("Cases files read: config/cases.yaml. ")
+    assert "prof/add_golden/smoke/0123456789ab-cpu-01234567" in shown and "1 folder, 0.0 MiB" in shown
+    assert "1 kept: imported capture" in shown and "1 kept: the case is in none of the cases files read" in shown
 
 
-def test_clean_removes_old_keys_and_removed_cases_and_keeps_the_rest(cluttered, capsys):
-    digest = key_of("smoke").partition("-")[0]
+def test_clean_keeps_what_belongs_to_any_of_several_cases_files(cluttered, capsys):
+    Path("config/mine.yaml").write_text(CASES.replace("[4]", "[2]").replace("p0:", "mine:"))
+    others = {planned.case.id: planned.key for planned in Plan.load({"cases": "config/mine.yaml"}).by_id.values()}
+    mine = folder("mine", others["add_golden/mine"])
+    same_id = folder("smoke", others["add_golden/smoke"])
+    both = ("--cases", "config/cases.yaml", "--cases", "config/mine.yaml")
+    assert cli.main(["clean", "--remove", "--absent-cases", *both]) == 0
+    assert mine.exists() and same_id.exists() and Path("prof/add_golden/smoke", key_of("smoke")).exists()
+    assert not Path("prof/gone_golden").exists()
+    assert capsys.readouterr().out.startswith("Cases files read: config/cases.yaml, config/mine.yaml. ")
     assert cli.main(["clean", "--remove"]) == 0
+    assert mine.exists(), "a capture of a case that is in no file read was removed unasked"
+
+
+def test_clean_removes_old_keys_and_absent_cases_and_keeps_the_rest(cluttered, capsys):
+    digest = key_of("smoke").partition("-")[0]
+    assert cli.main(["clean", "--remove", "--absent-cases"]) == 0
     kept = {path for path in everything() if Path(path).name in ("data", "README.md", "notes")}
     assert kept == {
         f"prof/add_golden/smoke/{key_of('smoke')}/data",
@@ -207,7 +222,7 @@ def test_clean_removes_old_keys_and_removed_cases_and_keeps_the_rest(cluttered, 
 
 
 def test_clean_removes_other_devices_and_imports_when_told_to(cluttered):
-    assert cli.main(["clean", "--remove", "--other-devices", "--imported"]) == 0
+    assert cli.main(["clean", "--remove", "--other-devices", "--imported", "--absent-cases"]) == 0
     assert reasons() == {}
     assert Path("prof/add_golden/smoke", key_of("smoke"), "data").exists()
 
@@ -223,7 +238,7 @@ def test_clean_follows_no_link(project, tmp_path_factory, capsys):
     os.symlink(treasure, "prof/gone_golden/gone/0123456789ab-cpu-01234567")
     inside = folder("old", "0123456789ab-cpu-89abcdef", operator="gone_golden")
     os.symlink(treasure, inside / "host_1_ascend_pt")
-    assert cli.main(["clean", "--remove"]) == 0
+    assert cli.main(["clean", "--remove", "--absent-cases"]) == 0
     assert not inside.exists()
     assert (treasure / "data").read_text() == "precious"
 

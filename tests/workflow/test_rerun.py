@@ -604,7 +604,7 @@ def test_a_removed_case_runs_nothing_and_is_listed_and_removed_on_request(clone:
     runs(clone, PAGES)  # which lists one case less
     folder = clone.path / "prof" / OVERRIDES
     assert folder.exists()
-    clean = [sys.executable, "-m", "scripts.cli", "clean"]
+    clean = [sys.executable, "-m", "scripts.cli", "clean", "--absent-cases"]
     listed = subprocess.run(clean, cwd=clone.path, capture_output=True, text=True)
     assert f"prof/{OVERRIDES}/" in listed.stdout, listed.stderr
     assert folder.exists()
