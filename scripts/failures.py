@@ -10,7 +10,8 @@ from pathlib import Path
 from scripts import artifacts, diagnosis
 from scripts.artifacts import FailureRecord
 from scripts.errors import ArtifactError, CaseFailure, GoldenprofError
-from scripts.plan import PlannedCase
+from scripts.plan import CACHE, PlannedCase
+from scripts.report_files import companions, operator_page
 from scripts.status import Status
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EFBIG)
@@ -35,6 +36,7 @@ def write(planned: PlannedCase, step: str, failure: CaseFailure, log: Path) -> s
         command=planned.command,
     )
     artifacts.write(path(planned), record)
+    _remove_reports(planned)
     text = diagnosis.text(record)
     _append(log, text)
     return text
@@ -57,6 +59,13 @@ def of_error(what: str, error: Exception, log: Path) -> CaseFailure:
     with suppress(OSError):
         _append(log, "".join(traceback.format_exception(error)))
     return CaseFailure(Status.INCOMPLETE, sentence, "That is a fault of this program; the log has the whole traceback.")
+
+
+def _remove_reports(planned: PlannedCase) -> None:
+    """Take away the case's report and its operator's, which show an older result. A night's cases have no reports."""
+    if planned.root == CACHE:
+        for shown in (planned.report, *companions(operator_page(planned.case.operator))):
+            shown.unlink(missing_ok=True)
 
 
 def _append(log: Path, text: str) -> None:

@@ -450,6 +450,21 @@ def test_an_edit_of_a_golden_that_was_run_and_is_taken_back_makes_its_reports_ag
     runs(clone, {("report", CHAINED)} | PAGES)
 
 
+def test_a_failure_takes_its_reports_away_and_an_edit_taken_back_makes_them_again(clone: Checkout) -> None:
+    pages = ("chain_golden.md", "chain_golden.roofline.svg")
+    assert clone.run("-j1", "reports/chain_golden.md").code == 0
+    before = clone.report(CHAINED)
+    right = (clone.path / "golden/chain_golden.py").read_text()
+    clone.edit("golden/chain_golden.py", "** power", "** power + x[10**6]")
+    assert clone.run("-j1").code == 1
+    assert not any((clone.path / "reports" / name).exists() for name in (f"{CHAINED}.md", *pages))
+    assert (clone.path / f"reports/{INHERITS}.md").exists()
+    (clone.path / "golden/chain_golden.py").write_text(right)
+    runs(clone, {("report", CHAINED)} | PAGES)
+    assert clone.report(CHAINED) == before
+    assert clone.run("-j1", "reports/chain_golden.md").code == 0
+
+
 # ---------------------------------------------------------------- the device and its versions
 
 
