@@ -28,9 +28,14 @@ def text(rows: Sequence[SummaryRow], judged: Judgements, where: str) -> str:
         lines.append(f"Verdicts: {_counted(judgement.verdict for judgement in judged.values())}")
     lines += _listed([(row.id, row.status, row.reason) for row in failed])
     lines += _listed([(row.id, judged[row.id].verdict, judged[row.id].detail) for row in news])
+    warned = sum(bool(row.warnings) for row in good)
+    if warned:
+        lines.append(
+            f"With warnings: {warned} of {len(good)} results; read them in the reports before using the numbers."
+        )
     slowest = sorted(good, key=lambda row: -Decimal(row.e2e_us))[:SLOWEST]
     if slowest:
-        lines.append("Slowest: " + ", ".join(f"{row.id} {us(Decimal(row.e2e_us), 1)}" for row in slowest))
+        lines.append("Slowest: " + ", ".join(f"{row.id} {us(Decimal(row.e2e_us), 1)}{row.caution}" for row in slowest))
     return "\n".join([*lines, where])
 
 

@@ -103,6 +103,9 @@ def _junit_case(suite: ET.Element, row: SummaryRow, judgement: Judgement | None)
     elif judgement and judgement.verdict is Verdict.REGRESSION:
         failure = ET.SubElement(case, "failure", type="regression", message=_xml(judgement.detail))
         failure.text = _xml(f"{judgement.detail}\nReproduce: {row.command}")
+    if row.caution:
+        told = f"{row.id}{row.caution}: read them in {row.report or 'its report'} before using the time."
+        ET.SubElement(case, "system-out").text = _xml(told)
 
 
 def _failing(rows: Sequence[SummaryRow], judged: Judgements) -> list[SummaryRow]:

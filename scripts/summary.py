@@ -13,7 +13,7 @@ from pathlib import Path
 from scripts import artifacts, outcomes
 from scripts.artifacts import PerfRecord
 from scripts.case_section import warnings
-from scripts.formatting import Markdown, link, md, percent, template, us
+from scripts.formatting import Markdown, link, md, percent, plural, template, us
 from scripts.outcomes import CaseOutcome
 from scripts.plan import PlannedCase
 from scripts.report_files import SUMMARY
@@ -81,6 +81,11 @@ class SummaryRow:
     def id(self) -> str:
         """`<operator>/<case>`."""
         return f"{self.operator}/{self.case}"
+
+    @property
+    def caution(self) -> str:
+        """What stands beside its numbers where they are shown without their report: " (⚠ 1 warning)", or ""."""
+        return f" (⚠ {plural(self.warnings, 'warning')})" if self.warnings else ""
 
 
 @dataclass(frozen=True)
@@ -208,8 +213,8 @@ def render(rows: Sequence[SummaryRow], folder: Path, table: str) -> str:
         devices=", ".join(dict.fromkeys(f"{row.device} ({row.device_model})" for row in rows if row.device)),
         stand_in=any(row.stand_in for row in rows),
         model=", ".join(dict.fromkeys(row.device_model for row in rows if row.stand_in)),
-        slowest=[Named(_name(row, folder), us(Decimal(row.e2e_us))) for row in slowest],
-        noisiest=[Named(_name(row, folder), percent(row.relative_iqr or 0)) for row in noisiest],
+        slowest=[Named(_name(row, folder), us(Decimal(row.e2e_us)) + row.caution) for row in slowest],
+        noisiest=[Named(_name(row, folder), percent(row.relative_iqr or 0) + row.caution) for row in noisiest],
         failed=[row for row in rows if row.status not in (Status.OK, Status.SKIPPED)],
         skipped=[row for row in rows if row.status == Status.SKIPPED],
         families=[
@@ -233,7 +238,7 @@ def _line(row: SummaryRow, folder: Path) -> CaseLine:
         relative=percent(row.relative_iqr) if row.relative_iqr is not None and (row.iterations or 0) > 1 else "–",
         host_wall=us(Decimal(row.host_wall_us), 1) if row.host_wall_us else "–",
         kernels=str(row.kernels) if measured else "–",
-        warnings=str(row.warnings or "") if measured else "",
+        warnings=f"⚠ {row.warnings}" if measured and row.warnings else "",
     )
 
 

@@ -13,7 +13,7 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts import closing, exports
+from scripts import closing, exports, summary
 from scripts.summary import SummaryRow
 from scripts.verdicts import Judgement, Verdict
 
@@ -59,6 +59,21 @@ def test_junit_counts_failures_skips_and_regressions() -> None:
     (skipped,) = root.iter("skipped")
     assert skipped.get("message") == SKIPPED.reason
     assert next(root.iter("testcase")).get("time") == "0.0002453"
+
+
+def test_a_number_with_warnings_is_marked_wherever_it_stands_without_its_report() -> None:
+    doubtful = replace(OK, warnings=2)
+    (case,) = ET.fromstring(exports.to_junit([doubtful], {})).iter("testcase")
+    told = case.findtext("system-out") or ""
+    assert "⚠ 2 warnings" in told and "reports/attention_golden/p0.md" in told
+    assert not list(ET.fromstring(exports.to_junit([OK], {})).iter("system-out"))
+    shown = closing.text([doubtful, SLOWER], {}, "")
+    assert "With warnings: 1 of 2 results" in shown
+    assert "Slowest: attention_golden/p1 300.0us, attention_golden/p0 245.3us (⚠ 2 warnings)" in shown
+    page = summary.render([doubtful, SLOWER], Path("reports"), "summary.csv")
+    marked = [line for line in page.splitlines() if "⚠" in line]
+    assert [line.count("⚠ 2") for line in marked] == [1, 1, 1], page  # slowest, noisiest, its family
+    assert all("p0" in line for line in marked)
 
 
 def test_the_ci_summary_lists_what_to_look_at_gravest_first() -> None:
