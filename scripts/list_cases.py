@@ -15,7 +15,7 @@ from scripts.plan import SELECTION_KEYS, Plan, PlannedCase
 from scripts.status import Status
 
 CASES = Path("config/cases.yaml")
-HEADER = ("case", "tier", "cached", "status", "key")
+HEADER = ("case", "tier", "sweep", "cached", "status", "key")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class CaseLine:
 
     case: str
     tier: str
+    sweep: str  # whether a sweep takes it by itself
     cached: str
     status: str
     key: str
@@ -55,18 +56,21 @@ def load_plan(options: argparse.Namespace) -> Plan:
 
 def main(options: argparse.Namespace) -> int:
     """Print the list."""
-    lines = [line(planned) for planned in load_plan(options).selected()]
+    plan = load_plan(options)
+    swept = {planned.case.id for planned in plan.sweep()}
+    lines = [line(planned, planned.case.id in swept) for planned in plan.selected()]
     for row in table(HEADER, [astuple(entry) for entry in lines]):
         print(row)
     counts = ", ".join(f"{count} {status}" for status, count in Counter(entry.status for entry in lines).most_common())
-    print(f"\n{plural(len(lines), 'case')}: {counts}")
+    print(f"\n{plural(len(lines), 'case')}: {counts}; a sweep takes {len(swept)}")
     return 0
 
 
-def line(planned: PlannedCase) -> CaseLine:
+def line(planned: PlannedCase, swept: bool) -> CaseLine:
     """What is known of a case without running anything."""
     cached = "yes" if (planned.folder / "profile.json").exists() else "no"
-    return CaseLine(planned.case.id, planned.case.tier or "-", cached, status(planned), planned.key)
+    sweep = "yes" if swept else "no"
+    return CaseLine(planned.case.id, planned.case.tier or "-", sweep, cached, status(planned), planned.key)
 
 
 def status(planned: PlannedCase) -> str:

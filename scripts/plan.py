@@ -282,8 +282,7 @@ class Plan:
         if not chosen:
             wanted = ", ".join(f"{name}={value}" for name, value in self._selection.items())
             raise ConfigError(
-                f"No case is selected by --config {wanted}. "
-                f"Families: {self._known('family')}; tiers: {self._known('tier')}."
+                f"No case is selected by {wanted}. Families: {self._known('family')}; tiers: {self._known('tier')}."
             )
         return chosen
 

@@ -131,8 +131,16 @@ def test_list_shows_what_became_of_every_case(project, capsys):
             (smoke / "perf.json").write_text(perf)
         assert cli.main(["list"]) == 0
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-        assert ["add_golden/smoke", "smoke", "yes", status, key_of("smoke")] in lines
-        assert ["add_golden/p0", "p0", "no", "timeout", key_of("p0")] in lines
+        assert ["add_golden/smoke", "smoke", "yes", "yes", status, key_of("smoke")] in lines
+        assert ["add_golden/p0", "p0", "no", "no", "timeout", key_of("p0")] in lines
+
+
+@pytest.mark.parametrize(("tier", "taken"), [((), 1), (("--tier", "all"), 2), (("--tier", "p0"), 1)])
+def test_list_says_which_cases_a_sweep_takes(tier, taken, project, capsys):
+    assert cli.main(["list", *tier]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines[:-2]].count("yes") == taken
+    assert lines[-1].endswith(f"not_run; a sweep takes {taken}")
 
 
 def test_list_can_be_narrowed(project, capsys):
@@ -140,7 +148,7 @@ def test_list_can_be_narrowed(project, capsys):
     shown = capsys.readouterr().out
     assert "add_golden/smoke" in shown and "add_golden/p0" not in shown
     assert cli.main(["list", "--match", "mul*"]) == 1
-    assert "No case is selected" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("No case is selected by match=mul*. ")
 
 
 def test_list_without_a_cases_file_says_so(tmp_path, monkeypatch, capsys):
