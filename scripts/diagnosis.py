@@ -170,8 +170,8 @@ def diagnose_timeout(timeout_s: float) -> Advice:
     return Advice(
         "timeout",
         f"The golden did not end within timeout_s = {timeout_s:g} seconds: it hangs, or the case is larger than that.",
-        "Read in the log how far it came. If the golden is only slow, raise the case's `timeout_s` or lower its "
-        "`iterations`.",
+        "Read in the log where it was when its time was over. If the golden is only slow, raise the case's `timeout_s` "
+        "or lower its `iterations`.",
     )
 
 
@@ -187,7 +187,9 @@ def diagnose_status(status: Status) -> Advice:
             "Profile the case again. If it stays so, the golden does different work each time: fix its inputs or seed.",
         ),
         Status.TIMEOUT: Advice(
-            "timeout", "The case did not end within its `timeout_s`.", "Raise `timeout_s`, or find out why it hangs."
+            "timeout",
+            "The case did not end within its `timeout_s`.",
+            "Raise `timeout_s`, or read in the log where it hangs.",
         ),
         Status.DEVICE_UNAVAILABLE: UNAVAILABLE,
         Status.PROFILER_FAILED: PROFILER_SILENT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -194,6 +195,7 @@ def test_a_case_that_takes_too_long_is_stopped(session: Session) -> None:
     assert session.run("slow_golden", timeout_s=1) == 3
     assert time.monotonic() - start < 20
     assert session.failure.status is Status.TIMEOUT
+    assert re.search(r'File ".*some_golden.py", line \d+ in slow_golden', Path(session.failure.log).read_text())
     assert session.server().children() == []
 
 

@@ -79,6 +79,7 @@ def _detach(output: int, environment: dict[str, str]) -> None:
     sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     faulthandler.enable(file=sys.stderr)
+    faulthandler.register(protocol.SAY_WHERE, file=sys.stderr)  # even where the interpreter is held
     _die_first()
 
 

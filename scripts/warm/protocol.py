@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import platform
+import signal
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from scripts.errors import GoldenprofError
 
 SESSION_VARIABLE = "GOLDENPROF_SESSION"
 HEARD = b"\n"  # what a warm parent says as soon as it has read a request; the answer follows
+SAY_WHERE = signal.SIGUSR1  # to a child that is late: write the stack of every thread into the log
 LONGEST_PLACE = 60  # characters: the address of a unix socket has room for 107 in all
 
 

@@ -40,6 +40,7 @@ from scripts.warm.roster import Following, Roster, Trail  # noqa: E402
 
 MEASURING = ("profile", "peaks")  # the steps that are handed a device
 IDLE_S = float(ENVIRONMENT.get("GOLDENPROF_IDLE_S", "120"))
+STACK_S = 0.5  # that a late child has to write its stack
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -89,7 +90,7 @@ class Server:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        waits = [job.deadline - now for job in self.jobs if job.deadline and not job.timed_out]
+        waits = [job.deadline - now for job in self.jobs if job.deadline]
         return max(min([*waits, 1.0]), 0.0)
 
     def _end(self) -> None:
@@ -239,6 +240,8 @@ class Server:
         if message.kind == "result":
             job.result = message
             return
+        if job.timed_out:
+            return
         job.phase = message.text
         job.device = roster.device_of(message.text) or job.device
         if message.text == "running" and job.device:
@@ -247,11 +250,18 @@ class Server:
         job.deadline = time.monotonic() + limit if limit else 0.0
 
     def _stop_late_jobs(self) -> None:
+        """Have who is late say where it is, and kill it a moment later."""
         now = time.monotonic()
         for job in list(self.jobs):
-            if job.deadline and now > job.deadline and not job.timed_out:
-                job.timed_out = True
+            if not job.deadline or now <= job.deadline:
+                continue
+            if job.timed_out:
+                job.deadline = 0.0
                 _kill_group(job.pid)
+            else:
+                job.timed_out, job.deadline = True, now + STACK_S
+                job.output.say(f"{job.step} has had its time (phase: {job.phase}). Its Python stack:")
+                os.kill(job.pid, protocol.SAY_WHERE)
 
     def _client_left(self, job: Job) -> None:
         """The job was interrupted: its child must not go on measuring for nobody."""
