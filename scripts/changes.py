@@ -1,4 +1,7 @@
-"""Why a case has to be measured again, in words: what differs between it as it is now and its newest capture."""
+"""Why a case has to be measured again, in words: what differs between it as it is now and its newest capture.
+
+Of the captures that were made in the present environment, if there are any.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,11 @@ MOST_CHANGES = 4  # named in one sentence
 
 def why(planned: PlannedCase) -> str:
     """One sentence without its full stop, such as `torch was 2.12.0 and is 2.13.0`."""
-    before = captures.newest(planned.folder.parent, other_than=planned.key)
+    here = key.facts(identity.resolve(planned.device))
+    others = planned.folder.parent
+    before = captures.newest(others, facts=here, other_than=planned.key) or captures.newest(
+        others, other_than=planned.key
+    )
     if before is None:
         return "not measured yet"
     try:

@@ -45,6 +45,10 @@ MODULES = {
     "summary": ("summary",),
     "page": ("sweep_page",),
 }
+OTHER_CODE = "the code that makes it has changed"
+OTHER_PAGE_CODE = "the code or a template that makes it has changed"
+OTHER_SOURCES = "it was made from another capture than the present one"
+OTHER_PAGE_SOURCES = "it was made from other results or peaks than the present ones"
 _PAGE_STAMP = re.compile(rb"<!-- made by code ([0-9a-f]{16}) from ([0-9a-f]{16}) -->\n\Z")
 _TAIL = 128  # bytes of a page that hold its stamp
 
@@ -88,7 +92,8 @@ def of_page(page: Path, rule: str, sources: Iterable[Path | str], extra: str = "
     """Why a page has to be made again by `rule` from `sources`, which are right; "" when it stands."""
     if missing := [path for path in companions(page) if not path.exists()]:
         return "not made yet" if page in missing else f"{missing[0]} is missing"
-    return _why_stale(_page_stamp(page), page_stamp(rule, sources, extra))
+    why = _why_stale(_page_stamp(page), page_stamp(rule, sources, extra))
+    return {OTHER_CODE: OTHER_PAGE_CODE, OTHER_SOURCES: OTHER_PAGE_SOURCES}.get(why, why)
 
 
 def stamp(step: str, planned: PlannedCase) -> Stamp:
@@ -161,8 +166,8 @@ def _why_stale(found: str | None, wanted: Stamp) -> str:
     if not made_from:
         return "it does not say what it was made from"
     if made_from != wanted.content:
-        return "it was made from other results than the present ones"
-    return "the code that makes it has changed"
+        return OTHER_SOURCES
+    return OTHER_CODE
 
 
 def _json_stamp(path: str) -> str | None:

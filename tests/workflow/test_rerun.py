@@ -7,6 +7,7 @@ and with shuffled time stamps, as a clone has them: content alone must decide.
 from __future__ import annotations
 
 import csv
+import json
 import os
 import random
 import re
@@ -246,7 +247,7 @@ def test_a_removed_report_is_made_alone(clone: Checkout) -> None:
 def test_edited_report_code_plans_every_report(clone: Checkout, file: str, edit: str, summary: Jobs) -> None:
     clone.append(file, edit)
     planned = plans(clone, steps(*EVERY, first="report") | summary)
-    assert reasons(planned)["report", CHAINED] == "the code that makes it has changed"
+    assert reasons(planned)["report", CHAINED] == "the code or a template that makes it has changed"
 
 
 def test_edited_report_code_is_noticed_with_metadata_too(same: Checkout) -> None:
@@ -414,7 +415,7 @@ def test_an_edit_of_a_case_that_is_taken_back_makes_its_report_again_and_profile
     clone.edit("config/cases.yaml", "{power: 3}", "{power: 2}")
     shutil.rmtree(clone.path / ".snakemake")
     planned = runs(clone, {("report", CHAINED)} | PAGES)
-    assert reasons(planned)["report", CHAINED] == "it was made from other results than the present ones"
+    assert reasons(planned)["report", CHAINED] == "it was made from other results or peaks than the present ones"
     assert clone.report(CHAINED) == before
 
 
@@ -441,6 +442,17 @@ def test_an_edited_golden_runs_its_cases_and_taking_it_back_nothing(
     assert reasons(planned)["profile", cases[0]] == f"{file} has changed"
     (clone.path / file).write_text(text)
     plans(clone, set())
+
+
+def test_a_change_is_told_against_a_capture_of_the_same_environment(clone: Checkout) -> None:
+    before = clone.path / "prof" / CHAINED / clone.key(CHAINED)
+    newer = before.with_name("0123456789ab-cpu-01234567")
+    shutil.copytree(before, newer)
+    for name, field, value in (("inputs", "device_facts", {"model": "Other"}), ("profile", "started_at", "2999-01-01")):
+        record = json.loads((newer / f"{name}.json").read_text())
+        (newer / f"{name}.json").write_text(json.dumps({**record, field: value}))
+    clone.edit("golden/chain_factor.py", "3", "4")
+    assert reasons(clone.run("-n"))["profile", CHAINED] == "golden/chain_factor.py has changed"
 
 
 def test_an_edit_of_a_golden_that_was_run_and_is_taken_back_makes_its_reports_again(clone: Checkout) -> None:
