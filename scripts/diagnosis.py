@@ -201,7 +201,8 @@ def text(failure: FailureRecord) -> str:
     exit_code = f" (exit code {failure.status.exit_code})"
     lines = [f"{one_line(failure.operator)}/{one_line(failure.case)}: {failure.status}{exit_code}"]
     fields = [("What happened", _shortened(failure.message)), ("Where", _where(failure))]
-    fields += _advice_fields(failure.advice or str(diagnose_status(failure.status)))
+    cause, fix = cause_and_fix(failure)
+    fields += [("Likely cause", cause), ("Fix" if cause else "What to do", fix)]
     fields += [("Log", failure.log), ("Reproduce", failure.command)]
     for label, value in fields:
         if value:
@@ -214,9 +215,11 @@ def _where(failure: FailureRecord) -> str:
     return f"step {failure.step}" + (f", {folder}" if folder else "")
 
 
-def _advice_fields(advice: str) -> list[tuple[str, str]]:
+def cause_and_fix(failure: FailureRecord) -> tuple[str, str]:
+    """The likely cause of a failure, "" where none is known, and what to do."""
+    advice = failure.advice or str(diagnose_status(failure.status))
     match = re.fullmatch(r"Likely cause: (.*?)\nFix: (.*)", advice, re.DOTALL)
-    return [("Likely cause", match[1]), ("Fix", match[2])] if match else [("What to do", advice)]
+    return (match[1], match[2]) if match else ("", advice)
 
 
 def _field(label: str, value: str, wrapped: bool) -> list[str]:

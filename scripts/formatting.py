@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 HARMLESS = re.compile(r"[A-Za-z][A-Za-z0-9.,:]*|[0-9.]+(us| %)?")  # most cells: a word or a number
 EDGE = r"(?<![^\W_])_|_(?![^\W_])"  # an underscore at a word's edge: only there can it mean emphasis
+_CODE = "(?<!`)`([^`]+)`(?!`)"
+_STAND_IN = "\ue000"  # for a code span, while what is around it is escaped
 MOST_DECIMALS = 6  # a picosecond: no profiler's clock is finer
 
 
@@ -103,6 +105,16 @@ def _escaped(text: str) -> Markdown:
     return Markdown(re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", escaped))  # … or numbered list, if it began a line
 
 
+def prose(text: object) -> Markdown:
+    """A sentence of this program as Markdown: what stands in it between backticks is code. Not for tables' cells."""
+    line = one_line(text)
+    if isinstance(text, Markdown) or _STAND_IN in line:
+        return md(text)
+    spans = iter(re.findall(_CODE, line))
+    escaped = md(re.sub(_CODE, _STAND_IN, line))
+    return Markdown(re.sub(_STAND_IN, lambda _: code(next(spans)), escaped))
+
+
 def code(text: object) -> Markdown:
     """`text` as a code span, outside of tables: inside one, a pipe would end the cell."""
     line = one_line(text)
@@ -156,5 +168,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    environment.filters.update(code=code, block=code_block)
+    environment.filters.update(code=code, block=code_block, prose=prose)
     return environment

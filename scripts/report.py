@@ -14,7 +14,7 @@ from pathlib import Path
 from scripts import artifacts, peaks, work
 from scripts.artifacts import PerfRecord
 from scripts.case_section import case_section, warnings
-from scripts.formatting import Markdown, code, md, plural, template
+from scripts.formatting import Markdown, code, md, plural, prose, template
 from scripts.peaks import PeaksRecord
 from scripts.report_tables import MOST_ITERATIONS, dropped_lines, iteration_lines, spread_lines, spread_notes
 
@@ -103,8 +103,8 @@ def notes(perf: PerfRecord, limits: PeaksRecord | None = None) -> list[Markdown]
         md(_noise_note(perf)),
         md(f"Each iteration: {_recipe(perf)}"),
         md(_e2e_note(perf)),
-        md(work.cache_note(perf, limits)),
-        md(f"Attribution: {perf.attribution.rstrip('.')}"),
+        prose(work.cache_note(perf, limits)),
+        prose(f"Attribution: {perf.attribution.rstrip('.')}"),
     ]
 
 

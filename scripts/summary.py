@@ -10,10 +10,10 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 
-from scripts import artifacts, outcomes
+from scripts import artifacts, diagnosis, outcomes
 from scripts.artifacts import PerfRecord
 from scripts.case_section import warnings
-from scripts.formatting import Markdown, link, md, percent, plural, template, us
+from scripts.formatting import Markdown, link, md, one_line, percent, plural, template, us
 from scripts.outcomes import CaseOutcome
 from scripts.plan import PlannedCase
 from scripts.report_files import SUMMARY
@@ -76,6 +76,8 @@ class SummaryRow:
     reason: str = ""
     log: str = ""
     command: str = ""
+    likely_cause: str = ""
+    what_to_do: str = ""
 
     @property
     def id(self) -> str:
@@ -149,6 +151,7 @@ def row_of(entry: SummaryEntry) -> SummaryRow:
         return _measured(entry, outcome.perf)
     operator, _, case = entry.case.partition("/")
     failure = outcome.failure
+    cause, fix = diagnosis.cause_and_fix(failure) if failure else ("", "")
     return SummaryRow(
         operator,
         case,
@@ -159,6 +162,8 @@ def row_of(entry: SummaryEntry) -> SummaryRow:
         reason=_shortened(outcome.reason),
         log=failure.log if failure else "",
         command=(failure and failure.command) or entry.command,
+        likely_cause=one_line(cause),
+        what_to_do=one_line(fix),
     )
 
 

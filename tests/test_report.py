@@ -15,7 +15,7 @@ from scripts import artifacts, assignment, operator_report, report
 from scripts.artifacts import CrossCheck, DeviceInfo, DroppedRow, Noise, PipeRow, TensorInfo
 from scripts.call_text import dtypes, shapes
 from scripts.errors import ArtifactError, CaseFailure
-from scripts.formatting import code, code_block, column_us, decimals_of, link, md, us
+from scripts.formatting import code, code_block, column_us, decimals_of, link, md, prose, us
 from scripts.status import Status
 from tests.records import OPS, perf_record, profile_record, spread
 
@@ -422,6 +422,20 @@ def test_text_is_escaped_only_where_it_would_mean_something(text: str, escaped: 
 
 def test_links_survive_any_name() -> None:
     assert link("a[0] | b", "x y/(1)|é.md") == r"[a\[0\] \| b](x%20y/%281%29%7C%C3%A9.md)"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("`snakemake -j1 *` does *it*", r"`snakemake -j1 *` does \*it\*"),
+        ("_a `b` c_", r"\_a `b` c\_"),
+        ("one ` alone", r"one \` alone"),
+        ("``two``", r"\`\`two\`\`"),
+        ("`a` \ue000", "\\`a\\` \ue000"),
+    ],
+)
+def test_what_a_sentence_has_between_backticks_is_code(text: str, written: str) -> None:
+    assert prose(text) == written
 
 
 def test_code_cannot_be_left_from_within() -> None:

@@ -75,13 +75,19 @@ def test_nine_ok_and_one_failed_are_ten_rows(sweep: Sweep) -> None:
 
 def test_failed_case_has_reason_log_and_command(sweep: Sweep) -> None:
     sweep.failed(
-        "softmax_golden/smoke", message="It broke | here.\nAnd `there`.", log="logs/a.log", command="snakemake x"
+        "softmax_golden/smoke",
+        message="It broke | here.\nAnd `there`*.",
+        log="logs/a.log",
+        command="snakemake x",
+        advice="Likely cause: An index.\nFix: Set `init`.",
     )
     page, rows = sweep.run()
-    assert r"- softmax_golden/smoke: **golden_failed**. It broke \| here. And \`there\`." in page
+    assert r"- softmax_golden/smoke: **golden_failed**. It broke \| here. And `there`\*." in page
+    assert "  - Likely cause: An index.\n  - What to do: Set `init`.\n  - Log: " in page
     assert "  - Log: `logs/a.log`" in page
     assert "  - Reproduce: `snakemake x`" in page
-    assert rows[0]["reason"] == "It broke | here. And `there`."
+    assert rows[0]["reason"] == "It broke | here. And `there`*."
+    assert (rows[0]["likely_cause"], rows[0]["what_to_do"]) == ("An index.", "Set `init`.")
     assert (rows[0]["log"], rows[0]["command"], rows[0]["e2e_us"]) == ("logs/a.log", "snakemake x", "")
 
 
