@@ -64,7 +64,9 @@ def _module(spec: str, place: str) -> Any:
         if place.endswith(".py"):
             path = Path(place)
             if not path.is_file():
-                raise ConfigError(f"There is no file {place}, which the candidate {spec!r} names.")
+                siblings = [str(sibling) for sibling in path.parent.glob("*.py")]
+                hint = names.did_you_mean(str(path), siblings) or " Write the file or correct the path."
+                raise ConfigError(f"There is no file {place}, which the candidate {spec!r} names.{hint}")
             return loading.load(path, (Path.cwd(),))
         if str(Path.cwd()) not in sys.path:
             sys.path.append(str(Path.cwd()))

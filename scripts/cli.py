@@ -48,6 +48,24 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
 
 
+class _ShowVersion(argparse.Action):
+    """Reads it when it is asked for: the metadata of packages costs what a verb does not need."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print it and end."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version("goldenprof")
+        except PackageNotFoundError:
+            found = "not installed as a package, version unknown"
+        print(f"goldenprof {found}")
+        parser.exit()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Do one verb; returns the exit code.
 
@@ -74,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser(arguments: list[str]) -> Parser:
     parser = Parser(prog="goldenprof", description="Profiles PyTorch goldens; `snakemake` makes the reports.")
+    parser.add_argument("--version", action=_ShowVersion, help="print the version of goldenprof and end")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     for verb in VERBS:

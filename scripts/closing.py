@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from scripts.exports import Judgements
-from scripts.formatting import one_line, us
+from scripts.formatting import one_line, plural, us
 from scripts.status import Status
 from scripts.summary import SummaryRow
 from scripts.verdicts import Verdict
@@ -23,7 +23,7 @@ def text(rows: Sequence[SummaryRow], judged: Judgements, where: str) -> str:
     good = [row for row in rows if row.status == Status.OK]
     failed = [row for row in rows if row.status not in (Status.OK, Status.SKIPPED)]
     news = [row for verdict in NEWS for row in good if row.id in judged and judged[row.id].verdict is verdict]
-    lines = ["", f"{len(rows)} cases: {_counted(row.status for row in rows)}"]
+    lines = ["", f"{plural(len(rows), 'case')}: {_counted(row.status for row in rows)}"]
     if judged:
         lines.append(f"Verdicts: {_counted(judgement.verdict for judgement in judged.values())}")
     lines += _listed([(row.id, row.status, row.reason) for row in failed])

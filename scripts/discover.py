@@ -101,7 +101,7 @@ def main(options: argparse.Namespace) -> int:
     text = document(findings.found, Path.cwd())
     if options.write:
         artifacts.write_bytes(options.write, text.encode())
-        print(f"Written to {options.write}: snakemake --config cases={options.write}", file=sys.stderr)
+        print(f"Written to {options.write}: snakemake -j1 --config cases={options.write}", file=sys.stderr)
     else:
         print(text, end="")
     return 0

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from scripts import artifacts
-from scripts.formatting import md, one_line, percent, us
+from scripts.formatting import md, one_line, percent, plural, us
 from scripts.status import Status
 from scripts.summary import SummaryRow
 from scripts.verdicts import Judgement, Verdict
@@ -119,7 +119,11 @@ def _regressed(row: SummaryRow, judged: Judgements) -> bool:
 def to_markdown(rows: Sequence[SummaryRow], judged: Judgements, run_id: str) -> str:
     """For $GITHUB_STEP_SUMMARY: counts, then what a reader has to look at, failures and regressions first."""
     statuses = ", ".join(f"{count} {status}" for status, count in Counter(row.status for row in rows).most_common())
-    lines = [f"## Golden performance{f', night {md(run_id)}' if run_id else ''}", "", f"{len(rows)} cases: {statuses}."]
+    lines = [
+        f"## Golden performance{f', night {md(run_id)}' if run_id else ''}",
+        "",
+        f"{plural(len(rows), 'case')}: {statuses}.",
+    ]
     if judged:
         words = Counter(str(judgement.verdict) for judgement in judged.values())
         lines.append(f"Verdicts: {', '.join(f'{count} {word}' for word, count in words.most_common())}.")

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from scripts.dtypes import DTYPES, Dtype
 from scripts.errors import ConfigError
-from scripts.names import quote
+from scripts.names import did_you_mean, quote
 
 Number = int | float
 
@@ -185,7 +185,8 @@ def _power(base: str, exponent: int) -> Number:
 
 def _refused(text: str, why: str = "") -> ConfigError:
     reason = f": {why}" if why else ""
-    return ConfigError(f"{quote(text)} is not an init{reason}. Allowed: {GRAMMAR}.")
+    hint = did_you_mean(text.partition("(")[0].strip(), ["randn", *_ARGUMENTS]) if not why else ""
+    return ConfigError(f"{quote(text)} is not an init{reason}.{hint} Allowed: {GRAMMAR}.")
 
 
 def check(init: Init, shape: tuple[int, ...], dtype_name: str) -> None:

@@ -100,11 +100,11 @@ def _chosen(made: Any, case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
     matches = [item for item in made if item[0] == case.case]
     if len(matches) != 1:
         known = ", ".join(item[0] for item in made) or "none"
-        found = "makes it not" if not matches else f"makes it {len(matches)} times"
+        found = "makes no such case" if not matches else f"makes it {len(matches)} times"
         raise CaseFailure(
             Status.GOLDEN_FAILED,
             f"The cases file names case {case.case!r}, but {golden_file.FACTORY} of {case.golden} {found}; "
-            f"it makes: {known}.",
+            f"its cases: {known}.",
             "Make the names in the cases file and in the factory agree, each once.",
         )
     return tuple(matches[0][1]), dict(matches[0][2])

@@ -88,6 +88,15 @@ def test_help_lists_every_verb_once_whichever_is_asked_for(capsys):
     assert all(shown[0].count(verb.summary) == 1 for verb in cli.VERBS)
 
 
+def test_the_version_is_told(capsys):
+    from importlib.metadata import version
+
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"goldenprof {version('goldenprof')}\n"
+
+
 @pytest.mark.parametrize("arguments", [["lsit"], ["list", "--teir", "p0"], []])
 def test_a_wrong_command_line_ends_with_1_and_points_to_help(arguments, capsys):
     with pytest.raises(SystemExit) as end:

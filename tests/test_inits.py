@@ -288,3 +288,9 @@ def test_other_spellings_of_a_dtype_are_known() -> None:
     assert dtypes.alias("Half") == "float16"
     assert dtypes.alias("e8m0") == "float8_e8m0fnu"
     assert dtypes.alias("nonsense") is None
+
+
+@pytest.mark.parametrize(("text", "meant"), [("one", "ones"), ("unifrom(0,1)", "uniform"), ("rand", "randn")])
+def test_an_init_that_is_nearly_one_is_told_which(text: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Did you mean .*{meant}\b.*\? Allowed: "):
+        inits.parse(text)

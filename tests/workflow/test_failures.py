@@ -50,7 +50,7 @@ BROKEN = {
 }
 FACTORY = {
     "factory_golden/twice": "makes it 2 times",
-    "factory_golden/absent": "makes it not",
+    "factory_golden/absent": "makes no such case; its cases: ",
     "rubbish_golden/raises": "no inputs today",
     "rubbish_golden/number": "a int",
     "rubbish_golden/object": "builtins.object",
