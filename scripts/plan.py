@@ -11,7 +11,7 @@ import hashlib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,6 +142,7 @@ class Plan:
         if config.get("machine"):
             machine.plan_for(Path(str(config["machine"])))
         overrides = {name: value for name, value in config.items() if name not in (*PLAN_KEYS, RUN_KEY)}
+        _known_keys(overrides)
         selection = {name: str(config[name]) for name in SELECTION_KEYS if config.get(name)}
         file = read(Path(str(config.get("cases", CASES))), overrides, root=Path.cwd())
         pool = Pool.of(config.get("devices", file.devices))
@@ -351,6 +352,17 @@ def _stale_on(wanted: object) -> tuple[str, ...]:
                 f"Allowed, with commas: {', '.join(key.FACTS)}."
             )
     return chosen
+
+
+def _known_keys(overrides: Iterable[str]) -> None:
+    """Raise ConfigError for a key of --config that is neither a setting nor of the run."""
+    settings, of_the_run = [field.name for field in fields(Settings)], (*PLAN_KEYS, RUN_KEY)
+    for name in overrides:
+        if name not in settings:
+            raise ConfigError(
+                f"--config: there is no key {names.quote(name)}.{names.did_you_mean(name, [*settings, *of_the_run])} "
+                f"Allowed are settings of cases ({', '.join(settings)}) and of the run: {', '.join(of_the_run)}."
+            )
 
 
 def _words(config: Mapping[str, Any]) -> str:

@@ -88,6 +88,13 @@ def test_help_lists_every_verb_once_whichever_is_asked_for(capsys):
     assert all(shown[0].count(verb.summary) == 1 for verb in cli.VERBS)
 
 
+def test_an_unknown_key_of_config_is_answered_with_those_of_the_run_too(project):
+    with pytest.raises(
+        ConfigError, match=r'no key "tir"\. Did you mean tier\? .*iterations.*of the run: cases, .*match'
+    ):
+        Plan.load({"tir": "p0"})
+
+
 def test_the_version_is_told(capsys):
     from importlib.metadata import version
 

@@ -224,7 +224,7 @@ def test_inputs_that_the_golden_writes_are_checked_and_restored_for_everybody(
     [
         (["slow_golden/tanh", "--candidate", "mine.py:sam"], "mine.py has no function 'sam'"),
         (["slow_golden/tanh", "--candidate", "nothing"], "is no candidate. Allowed are module:function"),
-        (["slow_golden/tanh", "--candidate", "none.py:f"], "There is no file none.py"),
+        (["slow_golden/tanh", "--candidate", "none.py:f"], "'none.py:f' names. Did you mean mine.py?"),
         (["slow_golden/tanh", "--candidate", "no_such_module:f"], "cannot be imported: ModuleNotFoundError"),
         (["slow_golden/tan", "--candidate", "mine.py:same"], "Did you mean slow_golden/tanh"),
         (["slow_golden/tanh", "--candidate", "mine.py:same", "--rounds", "3"], "too few for a verdict"),

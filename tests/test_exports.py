@@ -83,6 +83,8 @@ def test_the_ci_summary_lists_what_to_look_at_gravest_first() -> None:
     assert "+22.3 % \\| on two nights" in rows[1]
     assert "slow drift" in rows[2]
     assert "Nothing to look at." in exports.to_markdown([OK], {}, "")
+    assert "\n1 case: 1 ok.\n" in exports.to_markdown([OK], {}, "")
+    assert "\n1 case: 1 ok\n" in closing.text([OK], {}, "")
 
 
 def test_prometheus_has_seconds_and_labels() -> None:
