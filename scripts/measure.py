@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sysconfig
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +30,11 @@ from scripts.errors import CaseFailure
 from scripts.status import Status
 
 MIB = 2**20
+# Whose lines are not the golden's: this program, Python, installed packages.
+NOT_THE_GOLDENS = (
+    f"{Path(__file__).resolve().parent}{os.sep}",
+    *(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
 # With a warm cache a kernel must still mark where an iteration begins: a prime, so that no golden reduces this shape.
 MARKER_SHAPE = (4099,)
 FLOAT32_BYTES = 4
@@ -192,8 +200,26 @@ class GoldenCrash(Exception):
     """The golden raised; `error` is what it raised."""
 
     def __init__(self, function: str, where: str, error: BaseException) -> None:
-        super().__init__(f"{function} raised {type(error).__name__} in {where}: {error}")
+        place = _place(error)
+        super().__init__(f"{function} raised {type(error).__name__} in {where}{place and f' ({place})'}: {error}")
         self.error = error
+
+
+def _place(error: BaseException) -> str:
+    """`golden/x.py:6`, the innermost line of the golden or what lies beside it that `error` came through, or ""."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if not file.startswith(("<", *NOT_THE_GOLDENS)):
+            found = f"{_shown(Path(file))}:{line}"
+    return found
+
+
+def _shown(file: Path) -> Path:
+    try:
+        return file.relative_to(Path.cwd())
+    except (ValueError, OSError):  # the golden may have changed or removed the working directory
+        return file
 
 
 def prepare(

@@ -131,7 +131,7 @@ def _result(step: str, planned: PlannedCase, phase: Callable[[str], None], unche
         else:
             raise ValueError(f"there is no step {step!r}")
     except CaseFailure as failure:
-        _say(traceback.format_exc())
+        _say("".join(traceback.format_exception(failure.__cause__ or failure)))  # ends in the golden, if that raised
         return Message("result", failure.message, failure.status, failure.advice)
     except ArtifactError as error:
         _say(traceback.format_exc())

@@ -179,7 +179,7 @@ ON_THE_DEVICE: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     "exception in the region": (
         {"golden": "frail_golden"},
         "golden_failed",
-        ("raised ValueError in iteration 1: tired", "the case's inputs do not satisfy the check"),
+        ("raised ValueError in iteration 1 (", "): tired", "the case's inputs do not satisfy the check"),
     ),
     "operator cannot be launched": (
         {"variables": {"STAND_IN_FAULT": "launch_fails=SoftmaxV2"}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import re
 import signal
 import subprocess
 import time
@@ -95,6 +96,20 @@ def test_a_factory_that_makes_no_such_case_is_refused(broken: tuple[Project, Run
     assert failure.status is Status.GOLDEN_FAILED
     assert failure.step == "make_inputs"
     assert FACTORY[case] in failure.message
+
+
+@pytest.mark.parametrize(("golden", "line"), [("index_golden", "x.shape[0] + 5"), ("shape_golden", "x.shape[-1] + 1")])
+def test_a_golden_that_raises_is_named_with_its_line_and_its_log_ends_there(
+    broken: tuple[Project, Run], golden: str, line: str
+) -> None:
+    project, _ = broken
+    number = (project.path / "golden/broken_golden.py").read_text().partition(line)[0].count("\n") + 1
+    failure = project.failure(f"{golden}/case")
+    assert f"in the first call (golden/broken_golden.py:{number}): " in failure.message
+    log = (project.path / failure.log).read_text()
+    assert log.count("Traceback (most recent call last)") == 1
+    *_, last = re.findall(r'File "(.*)", line (\d+)', log)
+    assert last == (str(project.path / "golden/broken_golden.py"), str(number))
 
 
 def test_the_good_ones_go_on_and_the_summary_lists_all(broken: tuple[Project, Run]) -> None:
