@@ -48,7 +48,9 @@ def inplace_golden(x):
     return x * 2
 """
 LATE = """
-from golden.slow_golden import slow_golden as right
+import runpy
+
+right = runpy.run_path("golden/slow_golden.py")["slow_golden"]
 
 calls = {"fails": 0, "changes": 0}
 
