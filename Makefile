@@ -1,6 +1,6 @@
 # make report   set up .venv if it is not there, then profile and report the main case
 # make test     set up, then run all tests
-# make bench    measure every promise about speed and write docs/performance.md; takes about a quarter of an hour
+# make bench    measure every promise about speed and write docs/performance.md; takes about twenty minutes
 # make soak     fifty kills, a thousand cases, a full disk, no memory, a gigabyte printed: half an hour or so, partly as root
 # make nightly-demo   ten nights of small CPU goldens, one of which becomes slower, and their page
 

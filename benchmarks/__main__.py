@@ -157,8 +157,9 @@ def _growth(scales: list[Scale]) -> str:
     plots = []
     for event in ("nothing to do", "parser and reports stale"):
         ours, empty = ([getattr(found[event, count], side) for count in counts] for side in ("ours", "empty"))
+        place = "upper" if ours[-1] > empty[-1] else "lower"
         plots.append(
-            f'```mermaid\nxychart-beta\n    title "{event}: ours (upper line) and empty rules"\n'
+            f'```mermaid\nxychart-beta\n    title "{event}: ours ({place} line) and empty rules"\n'
             f'    x-axis "cases" [{", ".join(map(str, counts))}]\n    y-axis "seconds"\n'
             f"    line [{', '.join(f'{value:.2f}' for value in ours)}]\n"
             f"    line [{', '.join(f'{value:.2f}' for value in empty)}]\n```"
