@@ -84,10 +84,11 @@ def against_empty(cases: int, repeats: int = 2, slow: bool = False) -> Iterator[
         empty = project.empty(Path(folder, "empty"), cases)
         alike = project.empty(Path(folder, "alike"), cases, alike=True)
         if slow:
+            pause = max(0.1, 10 / cases)
             for module, name, seconds in (
-                ("report", "run", 0.1),
-                ("parse_csv", "parse", 0.1),
-                ("cases_file", "load", 5),
+                ("report", "run", pause),
+                ("parse_csv", "parse", pause),
+                ("cases_file", "read", 5),
             ):
                 ours.edit(module, SLOW.replace("NAME", name).replace("SECONDS", str(seconds)))
             ours.seconds("-j8")

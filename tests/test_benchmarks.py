@@ -13,7 +13,7 @@ from benchmarks.lines import Line
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize("part", ["startup", "parsing", "inputs", "device"])
+@pytest.mark.parametrize("part", ["startup", "parsing", "inputs", "device", "dag"])
 def test_a_slow_variant_misses_its_line(part: str) -> None:
     command = [sys.executable, "-m", "benchmarks", "--quick", "--slow", "--only", part]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
