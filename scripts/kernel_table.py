@@ -8,7 +8,6 @@ an empty cell mean "unknown" (None), never 0.
 from __future__ import annotations
 
 import csv
-import mmap
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from scripts.errors import CaseFailure
 from scripts.statistics import plain
+from scripts.status import Status
 
 US_PER_PS = Decimal("0.000001")
 UNKNOWN = ("", "N/A")
@@ -161,14 +162,35 @@ def unquoted(cell: str) -> str:
 
 
 def _line_numbers(path: Path, rows: int) -> np.ndarray:
-    """The line of each data row; counted one by one only where blank lines or line breaks in cells are in the way."""
-    block = 4 << 20
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        newlines = sum(data[at : at + block].count(b"\n") for at in range(0, len(data), block))
-        newlines += data[-1] != ord("\n")
-    if newlines == rows + 1:
-        return np.arange(2, rows + 2)
+    """The line of each data row; counted one by one only where blank lines or line breaks in cells are in the way.
+
+    Raises CaseFailure(INCOMPLETE) when the file no longer holds the rows that were read.
+    """
+    try:
+        found = np.arange(2, rows + 2) if _count_lines(path) == rows + 1 else _counted(path)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise _changed(path) from error
+    if len(found) != rows:
+        raise _changed(path)
+    return found
+
+
+def _count_lines(path: Path) -> int:
+    newlines, last = 0, b"\n"
+    with path.open("rb") as file:  # mapped into memory, a file that shrinks would end the process
+        while block := file.read(4 << 20):
+            newlines += block.count(b"\n")
+            last = block[-1:]
+    return newlines + (last != b"\n")
+
+
+def _counted(path: Path) -> np.ndarray:
     with path.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text)
         next(reader, None)
-        return np.fromiter((reader.line_num for row in reader if row), np.int64, rows)
+        return np.array([reader.line_num for row in reader if row], np.int64)
+
+
+def _changed(path: Path) -> CaseFailure:
+    problem = f"{path} was changed while it was read: it no longer holds the rows that were there."
+    return CaseFailure(Status.INCOMPLETE, problem, "Have nothing write into the capture, then run it again.")

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scripts import artifacts, locate_output, parse_csv, report
+from scripts import artifacts, kernel_table, locate_output, parse_csv, report
 from scripts.errors import ArtifactError, CaseFailure
 from scripts.status import Status
 from tests import records
@@ -145,6 +145,14 @@ def test_a_table_that_grows_while_it_is_read_is_never_half_believed(tmp_path: Pa
         writer.join()
     assert outcomes <= {right, None}
     assert None in outcomes, "the writer was never caught in the middle: the test shows nothing"
+
+
+@pytest.mark.parametrize("left", [b"", b"Name\n", b"Name\nx\n\n", b"Name\n\xff\n", b'"'])
+def test_a_table_that_shrinks_before_its_lines_are_counted_is_said_to_have_changed(left: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "kernel_details.csv"
+    path.write_bytes(left)
+    with pytest.raises(CaseFailure, match=r"kernel_details\.csv was changed while it was read"):
+        kernel_table._line_numbers(path, 20)
 
 
 def test_a_folder_in_place_of_the_table_gives_no_number(tmp_path: Path) -> None:
