@@ -21,8 +21,9 @@ from scripts.errors import ArtifactError
 from scripts.status import Status
 
 SCHEMA_VERSION = 1
-# The cheap files that are made from a precious one.
+# What its step makes anew when it is gone: one that this version cannot use is put aside.
 DERIVED = ("output.json", "perf.json", "failure.json", "peaks.json")
+# The cheap files that are made from a precious one.
 MADE_FROM = {"profile.json": ("output.json", "perf.json"), "output.json": ("perf.json",)}
 
 
@@ -288,8 +289,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 def read(path: Path, record_type: type[T]) -> T:
     """Read `path` as `record_type`.
 
-    Raises ArtifactError when the file is missing, is no JSON, has another kind or schema version, or lacks fields. What
-    can be made again without a device counts as damaged then.
+    Raises ArtifactError when the file is missing, is no JSON, has another kind or schema version, or lacks fields. One
+    of DERIVED counts as damaged then.
     """
     derived = path if path.name in DERIVED else None
     again = "Run it again." if derived else f"Remove {path.parent} and run the case again."

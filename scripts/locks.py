@@ -30,7 +30,10 @@ _given_up = threading.Event()
 
 
 class Interrupted(GoldenprofError):
-    """This process was told to end while it waited for a lock."""
+    """This process was told to end while it waited for a lock or an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("The run was interrupted.")
 
 
 def give_up() -> None:
@@ -160,7 +163,7 @@ def _acquire(entries: Sequence[_Entry], shared: bool, waiting: Callable[[], None
             waiting()
             told = True
         if _given_up.is_set():
-            raise Interrupted("The run was interrupted.")
+            raise Interrupted
         if len(entries) == 1:
             _wait(entries[0], shared)
         else:

@@ -154,7 +154,7 @@ class Workers:
 
     def _check_interrupt(self) -> None:
         if self._hung_up:
-            raise Interrupted("The run was interrupted.")
+            raise Interrupted
 
     def _free(self) -> _Worker | None:
         with suppress(IndexError):  # another thread may take the last one

@@ -19,7 +19,7 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from scripts import cluster, failures, freshness, interpreter, report_files, stale_locks, workers
 from scripts.errors import CaseFailure, ConfigError, GoldenprofError
 from scripts.locks import Interrupted
-from scripts.plan import CACHE, DEVICES, Plan, PlannedCase, read_saved
+from scripts.plan import CACHE, Plan, PlannedCase
 from scripts.staleness import Staleness
 from scripts.warm import client, protocol
 from scripts.warm.protocol import Answer, Request
@@ -129,19 +129,20 @@ def finish(stale: Staleness, failed: bool) -> None:
 
 def ask(stale: Staleness, wildcards: Any, step: str, log: str) -> None:
     """Rules make_inputs and profile: the warm parent does the step in a process of its own."""
-    _ask(stale.plan.rooted(wildcards.root), step, f"{wildcards.operator}/{wildcards.case}", log)
+    here = stale.plan.rooted(wildcards.root)
+    _ask(here, step, explained(lambda: here.case(wildcards.operator, wildcards.case)), log)
 
 
 def measure_peaks(stale: Staleness, wildcards: Any, log: str) -> None:
     """Rule device_peaks."""
-    _ask(stale.plan, "peaks", f"{DEVICES}/{wildcards.environment}", log)
+    _ask(stale.plan, "peaks", stale.plan.devices[wildcards.environment], log)
 
 
-def _ask(here: Plan, step: str, case: str, log: str) -> None:
+def _ask(here: Plan, step: str, planned: PlannedCase, log: str) -> None:
     """Have the warm parent do a step; a failure has been remembered, is shown, and ends the job."""
     with _saving:
         saved = explained(lambda: here.saved)
-    planned = read_saved(saved)[case]
+    case = planned.case.id
     try:
         failures.clear(planned)  # first: after a kill, no earlier failure stands beside a good result
         answer = client.ask(Request(step, str(saved), case, log))

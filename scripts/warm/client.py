@@ -104,7 +104,7 @@ def _connection() -> Iterator[socket.socket]:
         finally:
             _open.discard(connection)
             if _hung_up.is_set():
-                raise Interrupted("The run was interrupted.")
+                raise Interrupted
 
 
 def _shut(connection: socket.socket) -> None:
@@ -119,7 +119,7 @@ def _connect() -> socket.socket:
     path = protocol.socket_path(session)
     with protocol.alone_at(path):  # of many jobs that start at once, one starts the parent
         if _hung_up.is_set():
-            raise Interrupted("The run was interrupted.")
+            raise Interrupted
         connection = _try_connect(path)
         if connection is None:
             path.unlink(missing_ok=True)
@@ -154,7 +154,7 @@ def _wait_for(path: Path, parent: subprocess.Popen[bytes]) -> socket.socket:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if _hung_up.is_set():
-            raise Interrupted("The run was interrupted.")
+            raise Interrupted
         ended = parent.poll()
         if (connection := _try_connect(path)) is not None:
             return connection
